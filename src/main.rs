@@ -1,0 +1,2 @@
+//! The glance-operator binary.
+fn main() {}
