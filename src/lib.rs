@@ -1,1 +1,6 @@
-//! stub
+//! The glance-operator as a library: the binary is a thin shell around it.
+
+pub mod backoff;
+pub mod cli;
+pub mod ready;
+pub mod telemetry;

@@ -1,0 +1,223 @@
+//! The command line: flags as the Go operator has them, and subcommands for people.
+//!
+//! Without a subcommand, or with `run`, the binary is the operator and takes the
+//! contract's flags (contract: operations, flags): one or two dashes, `--flag=value` or
+//! `--flag value`, booleans only as `--flag` or `--flag=BOOL`, durations in Go's syntax,
+//! the last one wins. A positional argument is a subcommand or a mistake.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt::Write as _,
+    time::Duration,
+};
+
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::telemetry::LogArgs;
+
+pub mod environment;
+mod value;
+
+pub use value::Listen;
+pub(crate) use value::go_bool;
+
+/// What happens when `--max-concurrent-reconciles` is zero or less.
+const DEFAULT_CONCURRENCY: usize = 2;
+
+/// Everything the process was asked to do.
+#[derive(Debug, Parser)]
+#[command(
+    name = "glance-operator",
+    version,
+    about = "Runs OpenStack Glance on many Kubernetes clusters from one hub",
+    args_conflicts_with_subcommands = true,
+    args_override_self = true,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What the binary can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the operator; the same as no subcommand
+    Run(Box<RunArgs>),
+}
+
+/// The operator's own flags.
+#[derive(Clone, Debug, Args)]
+#[command(args_override_self = true)]
+pub struct RunArgs {
+    /// Address of the metrics listener; 0 switches it off
+    #[arg(long, default_value = value::METRICS, value_name = "ADDRESS", value_parser = value::metrics_address)]
+    pub metrics_bind_address: Listen,
+
+    /// Address of the health listener; 0 or nothing switches it off
+    #[arg(long, default_value = value::HEALTH, value_name = "ADDRESS", value_parser = value::health_address)]
+    pub health_probe_bind_address: Listen,
+
+    /// Elect one active replica by a Lease; the others stand by
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
+    pub leader_elect: bool,
+
+    /// Namespace of that Lease; the operator's own namespace when empty
+    #[arg(long, default_value = "", value_name = "NAMESPACE")]
+    pub leader_election_namespace: String,
+
+    /// Serve the admission webhooks; off also means that no certificate is needed
+    #[arg(long, value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
+    pub enable_webhooks: bool,
+
+    /// Every resource is reconciled at least this often
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::positive_duration)]
+    pub sync_period: Duration,
+
+    /// Watch only this namespace of the hub; all when empty
+    #[arg(long, default_value = "", value_name = "NAMESPACE")]
+    pub namespace: String,
+
+    /// Namespace that holds the registrations of target clusters; empty switches them off
+    #[arg(long, default_value = "c5c3-clusters", value_name = "NAMESPACE")]
+    pub clusters_namespace: String,
+
+    /// Parallel reconciles per controller; zero or less means 2
+    #[arg(
+        long,
+        default_value = "2",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
+    max_concurrent_reconciles: i64,
+
+    /// How long a deleted resource waits for its target cluster before it leaves its children behind
+    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = value::duration)]
+    pub abandon_after: Duration,
+
+    /// How the API of a Glance on the hub itself is probed
+    #[arg(long, value_enum, default_value_t = LocalProbe::Direct, value_name = "HOW")]
+    pub local_probe: LocalProbe,
+
+    /// Accept registrations that skip certificate checks, go through a proxy or use plain HTTP
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
+    pub allow_insecure_registrations: bool,
+
+    /// Identity of this hub, written to children on target clusters; the UID of kube-system when empty
+    #[arg(long, default_value = "", value_name = "ID")]
+    hub_id: String,
+
+    /// How the process logs
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// The way to the API of a Glance that runs on the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LocalProbe {
+    /// Dial the Service, through `HTTP_PROXY` when that is set
+    Direct,
+    /// Ask the hub's API server to proxy; needs `get` on `services/proxy`
+    ApiProxy,
+}
+
+/// Why the process ends before it did anything.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// What to print on standard error.
+    pub text: String,
+    /// 0 for `--help` and `--version`, 1 for mistakes.
+    pub exit_code: u8,
+}
+
+// === impl Cli ===
+
+impl Cli {
+    /// Reads a whole command line, the program name first.
+    pub fn parse_from_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, Usage> {
+        let command = Self::command();
+        let args = with_double_dashes(&command, args);
+        command
+            .try_get_matches_from(args)
+            .and_then(|matches| Self::from_arg_matches(&matches))
+            .map_err(Usage::from)
+    }
+
+    /// The subcommand, `run` when none was given.
+    pub fn into_command(self) -> Command {
+        self.command
+            .unwrap_or_else(|| Command::Run(Box::new(self.run)))
+    }
+}
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    /// Passes that may run at one time, per controller.
+    pub fn concurrency(&self) -> usize {
+        usize::try_from(self.max_concurrent_reconciles)
+            .ok()
+            .filter(|n| *n > 0)
+            .unwrap_or(DEFAULT_CONCURRENCY)
+    }
+
+    /// The identity given to this hub by hand.
+    pub fn hub_id(&self) -> Option<&str> {
+        Some(self.hub_id.as_str()).filter(|id| !id.is_empty())
+    }
+
+    /// The one namespace to watch on the hub; `None` means all.
+    pub fn watched_namespace(&self) -> Option<&str> {
+        Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
+    }
+}
+
+// === impl Usage ===
+
+impl From<clap::Error> for Usage {
+    fn from(error: clap::Error) -> Self {
+        let exit_code = u8::from(error.use_stderr());
+        let mut text = error.render().to_string();
+        if exit_code != 0 && !text.contains("Usage:") {
+            let _ = write!(text, "\n{}\n", Cli::command().render_usage());
+        }
+        Self { text, exit_code }
+    }
+}
+
+/// Go's flag package takes `-flag` for `--flag`; clap would read five short flags.
+fn with_double_dashes(
+    command: &clap::Command,
+    args: impl IntoIterator<Item = OsString>,
+) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let is_tool = args.get(1).and_then(|arg| arg.to_str()).is_some_and(|arg| {
+        arg != "run"
+            && command
+                .get_subcommands()
+                .any(|other| other.get_name() == arg)
+    });
+    if !is_tool {
+        for arg in args.iter_mut().skip(1) {
+            if is_single_dashed(arg) {
+                let mut doubled = OsString::from("-");
+                doubled.push(&*arg);
+                *arg = doubled;
+            }
+        }
+    }
+    args
+}
+
+fn is_single_dashed(arg: &OsStr) -> bool {
+    let Some(name) = arg.to_str().and_then(|arg| arg.strip_prefix('-')) else {
+        return false;
+    };
+    let mut chars = name.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic()) && chars.next().is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use std::ffi::OsString;
+
+use rstest::rstest;
+
+use super::*;
+
+fn parse(args: &[&str]) -> Result<RunArgs, Usage> {
+    let args = std::iter::once("glance-operator").chain(args.iter().copied());
+    let Command::Run(args) = Cli::parse_from_args(args.map(OsString::from))?.into_command();
+    Ok(*args)
+}
+
+fn on(address: &str) -> Listen {
+    Listen::On(address.to_owned())
+}
+
+#[test]
+fn defaults_are_the_contracts() {
+    for args in [&[][..], &["run"][..]] {
+        let args = parse(args).unwrap();
+        assert_eq!(args.metrics_bind_address, on(":8080"));
+        assert_eq!(args.health_probe_bind_address, on(":8081"));
+        assert!(!args.leader_elect);
+        assert!(args.enable_webhooks);
+        assert_eq!(args.sync_period, Duration::from_mins(10));
+        assert_eq!(args.watched_namespace(), None);
+        assert_eq!(args.clusters_namespace, "c5c3-clusters");
+        assert_eq!(args.concurrency(), 2);
+        assert_eq!(args.abandon_after, Duration::from_mins(5));
+        assert_eq!(args.local_probe, LocalProbe::Direct);
+        assert!(!args.allow_insecure_registrations);
+        assert_eq!(args.hub_id(), None);
+        assert_eq!(args.leader_election_namespace, "");
+    }
+}
+
+#[test]
+fn the_charts_own_argument_list_is_understood() {
+    let args = parse(&[
+        "--leader-elect",
+        "--metrics-bind-address=:8080",
+        "--health-probe-bind-address=:8081",
+        "--enable-webhooks=false",
+        "--sync-period=10m",
+        "--max-concurrent-reconciles=2",
+        "--namespace=openstack",
+        "--clusters-namespace=",
+        "--zap-log-level=debug",
+        "--zap-encoder=json",
+    ])
+    .unwrap();
+    assert!(args.leader_elect);
+    assert!(!args.enable_webhooks);
+    assert_eq!(args.watched_namespace(), Some("openstack"));
+    assert_eq!(args.clusters_namespace, "", "explicitly empty stays empty");
+}
+
+#[rstest]
+#[case(&["-sync-period", "90s"], 90)]
+#[case(&["-sync-period=90s"], 90)]
+#[case(&["--sync-period", "90s"], 90)]
+#[case(&["--sync-period=1h30m"], 5400)]
+#[case(&["--sync-period=1.5h"], 5400)]
+#[case(&["--sync-period=5m", "--sync-period=7s"], 7)]
+#[case(&["run", "-sync-period=90s"], 90)]
+fn one_dash_or_two_equals_or_space_and_the_last_wins(#[case] args: &[&str], #[case] secs: u64) {
+    assert_eq!(
+        parse(args).unwrap().sync_period,
+        Duration::from_secs(secs),
+        "{args:?}"
+    );
+}
+
+#[rstest]
+#[case("-leader-elect", true)]
+#[case("--leader-elect=T", true)]
+#[case("--leader-elect=1", true)]
+#[case("--leader-elect=True", true)]
+#[case("--leader-elect=f", false)]
+#[case("--leader-elect=FALSE", false)]
+fn booleans_as_go_spells_them(#[case] arg: &str, #[case] expected: bool) {
+    assert_eq!(parse(&[arg]).unwrap().leader_elect, expected);
+}
+
+#[rstest]
+#[case("--metrics-bind-address=0", Listen::Off, on(":8081"))]
+#[case("--metrics-bind-address=", on(":8080"), on(":8081"))]
+#[case("--metrics-bind-address=127.0.0.1:0", on("127.0.0.1:0"), on(":8081"))]
+#[case("--metrics-bind-address=[::1]:9000", on("[::1]:9000"), on(":8081"))]
+#[case("--health-probe-bind-address=0", on(":8080"), Listen::Off)]
+#[case("--health-probe-bind-address=", on(":8080"), Listen::Off)]
+fn addresses(#[case] arg: &str, #[case] metrics: Listen, #[case] health: Listen) {
+    let args = parse(&[arg]).unwrap();
+    assert_eq!(args.metrics_bind_address, metrics);
+    assert_eq!(args.health_probe_bind_address, health);
+}
+
+#[rstest]
+#[case("0", 2)]
+#[case("-3", 2)]
+#[case("7", 7)]
+fn concurrency_of_nothing_means_two(#[case] value: &str, #[case] expected: usize) {
+    assert_eq!(
+        parse(&["--max-concurrent-reconciles", value])
+            .unwrap()
+            .concurrency(),
+        expected
+    );
+}
+
+#[rstest]
+#[case(&["--kubeconfig=/tmp/x"], "--kubeconfig")]
+#[case(&["-kubeconfig=/tmp/x"], "--kubeconfig")]
+#[case(&["--nonsense"], "--nonsense")]
+#[case(&["leftover"], "leftover")]
+#[case(&["--leader-elect", "true"], "true")]
+#[case(&["--leader-elect=yes"], "expected true or false")]
+#[case(&["--sync-period=10"], "expected a duration")]
+#[case(&["--sync-period=0"], "longer than 0")]
+#[case(&["--sync-period=-5m"], "expected a duration")]
+#[case(&["--sync-period="], "")]
+#[case(&["--sync-period=99999999999999999999h"], "expected a duration")]
+#[case(&["--metrics-bind-address=8080"], "HOST:PORT")]
+#[case(&["--metrics-bind-address=:99999"], "HOST:PORT")]
+#[case(&["--max-concurrent-reconciles=two"], "two")]
+#[case(&["--zap-log-level=warn"], "warn")]
+#[case(&["--zap-encoder=xml"], "xml")]
+#[case(&["--local-probe=magic"], "magic")]
+#[case(&["--namespace"], "--namespace")]
+fn mistakes_end_in_usage_and_exit_code_one(#[case] args: &[&str], #[case] names: &str) {
+    let usage = parse(args).unwrap_err();
+    assert_eq!(usage.exit_code, 1, "{}", usage.text);
+    assert!(usage.text.contains("Usage:"), "{}", usage.text);
+    assert!(usage.text.contains(names), "{}", usage.text);
+}
+
+#[rstest]
+#[case("-h")]
+#[case("--help")]
+#[case("-help")]
+fn help_lists_the_flags_and_is_no_failure(#[case] arg: &str) {
+    let usage = parse(&[arg]).unwrap_err();
+    assert_eq!(usage.exit_code, 0);
+    for flag in [
+        "--metrics-bind-address",
+        "--clusters-namespace",
+        "--zap-devel",
+    ] {
+        assert!(usage.text.contains(flag), "{flag}: {}", usage.text);
+    }
+}
