@@ -2,5 +2,6 @@
 
 pub mod backoff;
 pub mod cli;
+pub mod metrics;
 pub mod ready;
 pub mod telemetry;

@@ -1,0 +1,318 @@
+//! Everything the process counts, under the names dashboards already query.
+//!
+//! Names, labels and buckets of `glance_operator_*` are contract (contract: operations,
+//! metrics); `cluster` is an additional label on the two pipeline vectors. The
+//! `controller_runtime_*` and `workqueue_*` families carry the names of the Go runtime
+//! library because the shipped dashboard and existing ones read them.
+//!
+//! A series appears with its first sample, so a healthy fleet shows no error series;
+//! those that name a CR go with it ([`Metrics::forget`]), those that name a cluster go
+//! with its registration ([`Metrics::forget_cluster`]).
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus::{Encoder as _, Histogram, IntGauge, Registry, TextEncoder};
+use tokio::time::Instant;
+
+mod families;
+mod process;
+
+use families::Families;
+
+/// Shown instead of an empty label: a sample nobody can attribute must not look like none.
+const UNKNOWN: &str = "UNKNOWN";
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Which Job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobMetric {
+    /// `db-sync` and the three Jobs of an upgrade.
+    DbSync,
+    /// A run of the purge `CronJob`.
+    DbPurge,
+}
+
+/// How a whole pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum PassResult {
+    /// Nothing more to do until something changes.
+    Success,
+    /// It failed and is retried with backoff.
+    Error,
+    /// It asked to be run again at once.
+    Requeue,
+    /// It asked to be run again after a time.
+    RequeueAfter,
+}
+
+/// The process's metrics; a clone shares them.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Families>);
+
+/// Measures one step from its creation until it is dropped, whichever way the step ends.
+#[derive(Debug)]
+#[must_use = "the step is timed until this is dropped"]
+pub struct StepTimer {
+    histogram: Histogram,
+    started: Instant,
+}
+
+/// One pass that is running; it counts as an active worker until dropped.
+#[derive(Debug)]
+#[must_use = "the pass counts as active until this is dropped"]
+pub struct ActivePass(IntGauge);
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Registers everything in a registry of its own.
+    ///
+    /// Fails when a name is registered twice; the process then ends before any
+    /// controller starts.
+    pub fn new() -> prometheus::Result<Self> {
+        Self::register(Registry::new())
+    }
+
+    fn register(registry: Registry) -> prometheus::Result<Self> {
+        Ok(Self(Arc::new(Families::register(registry)?)))
+    }
+
+    /// Where further metrics of the process are registered.
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// All metrics in the Prometheus text format.
+    pub fn encode(&self) -> String {
+        let mut bytes = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut bytes) {
+            tracing::error!(%error, "some metrics cannot be written");
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Starts to time a step that works for a CR whose children are on `cluster`.
+    pub fn step_started(&self, label: &'static str, cluster: &str) -> StepTimer {
+        let label = known(label);
+        remember(&self.0.steps_seen, (cluster.to_owned(), label));
+        StepTimer {
+            histogram: self.0.step_duration.with_label_values(&[label, cluster]),
+            started: Instant::now(),
+        }
+    }
+
+    /// Counts a step that returned an error.
+    pub fn step_error(&self, label: &'static str, condition: &'static str, cluster: &str) {
+        let (label, condition) = (known(label), known(condition));
+        remember(&self.0.errors_seen, (cluster.to_owned(), label, condition));
+        self.0
+            .step_errors
+            .with_label_values(&[label, condition, cluster])
+            .inc();
+    }
+
+    /// Counts a Job that ended; the caller makes sure that each is counted once.
+    pub fn job_finished(
+        &self,
+        kind: JobMetric,
+        glance: &str,
+        namespace: &str,
+        succeeded: bool,
+        seconds: f64,
+    ) {
+        let family = self.0.job(kind);
+        let result = if succeeded { "succeeded" } else { "failed" };
+        family
+            .total
+            .with_label_values(&[glance, namespace, result])
+            .inc();
+        family
+            .duration
+            .with_label_values(&[glance, namespace])
+            .observe(seconds.max(0.0));
+    }
+
+    /// Says whether a condition of a Glance holds.
+    pub fn condition(&self, glance: &str, namespace: &str, type_: &str, holds: bool) {
+        let key = [namespace, glance, type_].map(str::to_owned);
+        remember(&self.0.conditions_seen, key.into());
+        self.0
+            .condition
+            .with_label_values(&[glance, namespace, type_])
+            .set(i64::from(holds));
+    }
+
+    /// Says whether a condition of a `GlanceBackend` holds.
+    pub fn backend_condition(&self, backend: &str, namespace: &str, type_: &str, holds: bool) {
+        self.0
+            .backend_condition
+            .with_label_values(&[backend, namespace, type_])
+            .set(i64::from(holds));
+    }
+
+    /// Removes every series that names this Glance, when its cleanup finalizer is released.
+    pub fn forget(&self, glance: &str, namespace: &str) {
+        // A missing series is what is wanted; removing it again is no error worth a word.
+        for family in [&self.0.db_sync, &self.0.db_purge] {
+            for result in ["succeeded", "failed"] {
+                let _ = family
+                    .total
+                    .remove_label_values(&[glance, namespace, result]);
+            }
+            let _ = family.duration.remove_label_values(&[glance, namespace]);
+        }
+        for (_, _, type_) in take(&self.0.conditions_seen, |(ns, name, _)| {
+            ns == namespace && name == glance
+        }) {
+            let _ = self
+                .0
+                .condition
+                .remove_label_values(&[glance, namespace, &type_]);
+        }
+    }
+
+    /// Removes every series that names this `GlanceBackend`.
+    pub fn forget_backend(&self, backend: &str, namespace: &str, types: &[&str]) {
+        for type_ in types {
+            let _ = self
+                .0
+                .backend_condition
+                .remove_label_values(&[backend, namespace, type_]);
+        }
+    }
+
+    /// Removes every series that names this cluster, when its registration is gone.
+    pub fn forget_cluster(&self, cluster: &str) {
+        for (_, label) in take(&self.0.steps_seen, |(name, _)| name == cluster) {
+            let _ = self.0.step_duration.remove_label_values(&[label, cluster]);
+        }
+        for (_, label, condition) in take(&self.0.errors_seen, |(name, ..)| name == cluster) {
+            let _ = self
+                .0
+                .step_errors
+                .remove_label_values(&[label, condition, cluster]);
+        }
+        let _ = self.0.children_abandoned.remove_label_values(&[cluster]);
+    }
+
+    /// Counts a Glance that was released while its children stayed on `cluster`.
+    pub fn children_abandoned(&self, cluster: &str) {
+        self.0
+            .children_abandoned
+            .with_label_values(&[cluster])
+            .inc();
+    }
+
+    /// A pass of `controller` begins.
+    pub fn pass_started(&self, controller: &'static str) -> ActivePass {
+        let active = self.0.runtime.active.with_label_values(&[controller]);
+        active.inc();
+        ActivePass(active)
+    }
+
+    /// A whole pass of `controller` ended, status write included.
+    pub fn reconciled(&self, controller: &'static str, result: PassResult, took: Duration) {
+        let name: &'static str = result.into();
+        self.0
+            .runtime
+            .passes
+            .with_label_values(&[controller, name])
+            .inc();
+        self.0
+            .runtime
+            .pass_time
+            .with_label_values(&[controller])
+            .observe(took.as_secs_f64());
+        if result == PassResult::Error {
+            self.0
+                .runtime
+                .pass_errors
+                .with_label_values(&[controller])
+                .inc();
+        }
+    }
+
+    /// A pass of `controller` panicked and was caught.
+    pub fn panicked(&self, controller: &'static str) {
+        self.0.runtime.panics.with_label_values(&[controller]).inc();
+    }
+
+    /// How many passes of `controller` may run at one time.
+    pub fn max_concurrent(&self, controller: &'static str, workers: usize) {
+        self.0
+            .runtime
+            .workers
+            .with_label_values(&[controller])
+            .set(i64::try_from(workers).unwrap_or(i64::MAX));
+    }
+
+    /// One more wake-up was queued for `controller`, and so many objects wait now.
+    pub fn queued(&self, controller: &'static str, waiting: usize) {
+        self.0
+            .runtime
+            .queue_adds
+            .with_label_values(&[controller, controller])
+            .inc();
+        self.queue_depth(controller, waiting);
+    }
+
+    /// So many objects wait for a pass of `controller`.
+    pub fn queue_depth(&self, controller: &'static str, waiting: usize) {
+        self.0
+            .runtime
+            .queue_depth
+            .with_label_values(&[controller, controller, ""])
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// Whether this replica holds the lease `name`.
+    pub fn leader(&self, name: &str, leads: bool) {
+        self.0
+            .runtime
+            .leader
+            .with_label_values(&[name])
+            .set(i64::from(leads));
+    }
+}
+
+// === impl StepTimer ===
+
+impl Drop for StepTimer {
+    fn drop(&mut self) {
+        self.histogram.observe(self.started.elapsed().as_secs_f64());
+    }
+}
+
+// === impl ActivePass ===
+
+impl Drop for ActivePass {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn known(label: &'static str) -> &'static str {
+    if label.is_empty() { UNKNOWN } else { label }
+}
+
+fn remember<T: Ord>(seen: &Mutex<BTreeSet<T>>, key: T) {
+    seen.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(key);
+}
+
+/// Removes and returns the keys that match.
+fn take<T: Ord>(seen: &Mutex<BTreeSet<T>>, matches: impl Fn(&T) -> bool) -> BTreeSet<T> {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.extract_if(.., |key| matches(key)).collect()
+}
+
+#[cfg(test)]
+mod tests;

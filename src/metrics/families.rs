@@ -1,0 +1,243 @@
+//! The vectors behind [`Metrics`](super::Metrics): names, labels, buckets, help texts.
+
+use std::{collections::BTreeSet, sync::Mutex};
+
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector,
+};
+
+use super::{JobMetric, process::ProcessCollector};
+
+/// Buckets of `glance_operator_reconcile_duration_seconds`.
+const STEP_BUCKETS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// Buckets of the two Job histograms.
+const JOB_BUCKETS: [f64; 8] = [1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// Buckets of `controller_runtime_reconcile_time_seconds`.
+const PASS_BUCKETS: [f64; 40] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
+    1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
+    25.0, 30.0, 40.0, 50.0, 60.0,
+];
+
+/// Everything that is registered.
+#[derive(Debug)]
+pub struct Families {
+    pub registry: Registry,
+    pub step_duration: HistogramVec,
+    pub step_errors: IntCounterVec,
+    pub db_sync: JobFamilies,
+    pub db_purge: JobFamilies,
+    pub condition: IntGaugeVec,
+    pub backend_condition: IntGaugeVec,
+    pub children_abandoned: IntCounterVec,
+    pub runtime: RuntimeFamilies,
+    /// Label values in use, so that the series of a cluster or a CR can be found again.
+    pub steps_seen: Mutex<BTreeSet<(String, &'static str)>>,
+    pub errors_seen: Mutex<BTreeSet<(String, &'static str, &'static str)>>,
+    pub conditions_seen: Mutex<BTreeSet<(String, String, String)>>,
+}
+
+/// One kind of Job.
+#[derive(Debug)]
+pub struct JobFamilies {
+    pub total: IntCounterVec,
+    pub duration: HistogramVec,
+}
+
+/// What the Go runtime library counts of every controller, under its names.
+#[derive(Debug)]
+pub struct RuntimeFamilies {
+    pub pass_time: HistogramVec,
+    pub passes: IntCounterVec,
+    pub pass_errors: IntCounterVec,
+    pub panics: IntCounterVec,
+    pub workers: IntGaugeVec,
+    pub active: IntGaugeVec,
+    pub queue_depth: IntGaugeVec,
+    pub queue_adds: IntCounterVec,
+    pub leader: IntGaugeVec,
+}
+
+// === impl Families ===
+
+impl Families {
+    pub fn register(registry: Registry) -> prometheus::Result<Self> {
+        let build_info = gauges(
+            &registry,
+            "glance_operator_build_info",
+            "Always 1; the labels say what runs.",
+            &["version", "revision"],
+        )?;
+        let revision = option_env!("GLANCE_OPERATOR_REVISION").unwrap_or("unknown");
+        build_info
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
+            .set(1);
+        registry.register(Box::new(ProcessCollector::new()?))?;
+        Ok(Self {
+            step_duration: histograms(
+                &registry,
+                "glance_operator_reconcile_duration_seconds",
+                "Wall time of one sub-reconciler call, however it ended.",
+                &["sub_reconciler", "cluster"],
+                &STEP_BUCKETS,
+            )?,
+            step_errors: counters(
+                &registry,
+                "glance_operator_reconcile_errors_total",
+                "Sub-reconciler calls that returned an error; waiting is none.",
+                &["sub_reconciler", "condition_type", "cluster"],
+            )?,
+            db_sync: JobFamilies::register(&registry, "db_sync", "schema Jobs")?,
+            db_purge: JobFamilies::register(&registry, "db_purge", "purge Jobs")?,
+            condition: gauges(
+                &registry,
+                "glance_operator_condition",
+                "Whether a condition of a Glance is True (1) or not (0).",
+                &["glance", "namespace", "type"],
+            )?,
+            backend_condition: gauges(
+                &registry,
+                "glance_operator_backend_condition",
+                "Whether a condition of a GlanceBackend is True (1) or not (0).",
+                &["backend", "namespace", "type"],
+            )?,
+            children_abandoned: counters(
+                &registry,
+                "glance_operator_children_abandoned_total",
+                "Glances released while their children stayed on a target cluster.",
+                &["cluster"],
+            )?,
+            runtime: RuntimeFamilies::register(&registry)?,
+            steps_seen: Mutex::default(),
+            errors_seen: Mutex::default(),
+            conditions_seen: Mutex::default(),
+            registry,
+        })
+    }
+
+    pub fn job(&self, kind: JobMetric) -> &JobFamilies {
+        match kind {
+            JobMetric::DbSync => &self.db_sync,
+            JobMetric::DbPurge => &self.db_purge,
+        }
+    }
+}
+
+// === impl JobFamilies ===
+
+impl JobFamilies {
+    fn register(registry: &Registry, name: &str, of: &str) -> prometheus::Result<Self> {
+        Ok(Self {
+            total: counters(
+                registry,
+                &format!("glance_operator_{name}_total"),
+                &format!("Terminal {of} by result, each counted once."),
+                &["glance", "namespace", "result"],
+            )?,
+            duration: histograms(
+                registry,
+                &format!("glance_operator_{name}_duration_seconds"),
+                &format!("Time from creation to the end of {of}."),
+                &["glance", "namespace"],
+                &JOB_BUCKETS,
+            )?,
+        })
+    }
+}
+
+// === impl RuntimeFamilies ===
+
+impl RuntimeFamilies {
+    fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let count = |name, help| counters(registry, name, help, &["controller"]);
+        let gauge = |name, help| gauges(registry, name, help, &["controller"]);
+        Ok(Self {
+            pass_time: histograms(
+                registry,
+                "controller_runtime_reconcile_time_seconds",
+                "Wall time of a whole reconcile, status write included.",
+                &["controller"],
+                &PASS_BUCKETS,
+            )?,
+            passes: counters(
+                registry,
+                "controller_runtime_reconcile_total",
+                "Reconciles by how they ended.",
+                &["controller", "result"],
+            )?,
+            pass_errors: count(
+                "controller_runtime_reconcile_errors_total",
+                "Reconciles that failed.",
+            )?,
+            panics: count(
+                "controller_runtime_reconcile_panics_total",
+                "Reconciles that panicked; each also counts as failed.",
+            )?,
+            workers: gauge(
+                "controller_runtime_max_concurrent_reconciles",
+                "Reconciles that may run at one time.",
+            )?,
+            active: gauge(
+                "controller_runtime_active_workers",
+                "Reconciles that run now.",
+            )?,
+            queue_depth: gauges(
+                registry,
+                "workqueue_depth",
+                "Objects that wait for a reconcile.",
+                &["name", "controller", "priority"],
+            )?,
+            queue_adds: counters(
+                registry,
+                "workqueue_adds_total",
+                "Wake-ups that were queued.",
+                &["name", "controller"],
+            )?,
+            leader: gauges(
+                registry,
+                "leader_election_master_status",
+                "Whether this replica holds the lease (1) or not (0).",
+                &["name"],
+            )?,
+        })
+    }
+}
+
+fn counters(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> prometheus::Result<IntCounterVec> {
+    registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+}
+
+fn gauges(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> prometheus::Result<IntGaugeVec> {
+    registered(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+}
+
+fn histograms(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    buckets: &[f64],
+) -> prometheus::Result<HistogramVec> {
+    let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    registered(registry, HistogramVec::new(opts, labels)?)
+}
+
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: C,
+) -> prometheus::Result<C> {
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}

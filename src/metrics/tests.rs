@@ -1,0 +1,234 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rstest::rstest;
+
+use super::*;
+
+fn metrics() -> Metrics {
+    Metrics::new().unwrap()
+}
+
+/// The value of the sample whose name and labels are exactly `series`.
+fn sample(metrics: &Metrics, series: &str) -> Option<f64> {
+    metrics
+        .encode()
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+fn mentions(metrics: &Metrics, text: &str) -> bool {
+    metrics.encode().contains(text)
+}
+
+fn fails(metrics: &Metrics) -> Result<(), std::num::ParseIntError> {
+    let _timer = metrics.step_started("Database", "local");
+    "x".parse::<u8>().map(drop)
+}
+
+#[test]
+fn a_step_is_timed_when_it_succeeds_fails_and_panics() {
+    let metrics = metrics();
+    drop(metrics.step_started("Database", "local"));
+    assert!(fails(&metrics).is_err());
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _timer = metrics.step_started("Database", "local");
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    let count = r#"glance_operator_reconcile_duration_seconds_count{cluster="local",sub_reconciler="Database"}"#;
+    assert_eq!(sample(&metrics, count), Some(3.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steps_time_lands_in_the_contracts_buckets() {
+    let metrics = metrics();
+    let timer = metrics.step_started("Secrets", "edge-1");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(timer);
+    let bucket = |le| {
+        sample(
+            &metrics,
+            &format!(
+                r#"glance_operator_reconcile_duration_seconds_bucket{{cluster="edge-1",sub_reconciler="Secrets",le="{le}"}}"#
+            ),
+        )
+    };
+    assert_eq!(bucket("0.1"), Some(0.0));
+    assert_eq!(bucket("0.25"), Some(1.0));
+    let edges: Vec<String> = metrics
+        .encode()
+        .lines()
+        .filter(|line| line.starts_with("glance_operator_reconcile_duration_seconds_bucket"))
+        .map(|line| {
+            line.split("le=\"")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    let expected = [
+        "0.01", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "+Inf",
+    ];
+    assert_eq!(edges, expected);
+}
+
+#[test]
+fn an_unattributed_error_says_unknown_instead_of_nothing() {
+    let metrics = metrics();
+    assert!(
+        !mentions(&metrics, "reconcile_errors_total"),
+        "nothing is pre-created"
+    );
+    metrics.step_error("HPA", "HPAReady", "local");
+    metrics.step_error("Strange", "", "local");
+    let series = |step, condition| {
+        format!(
+            r#"glance_operator_reconcile_errors_total{{cluster="local",condition_type="{condition}",sub_reconciler="{step}"}}"#
+        )
+    };
+    assert_eq!(sample(&metrics, &series("HPA", "HPAReady")), Some(1.0));
+    assert_eq!(sample(&metrics, &series("Strange", "UNKNOWN")), Some(1.0));
+}
+
+#[rstest]
+#[case(JobMetric::DbSync, "db_sync")]
+#[case(JobMetric::DbPurge, "db_purge")]
+fn jobs_are_counted_per_glance_and_forgotten_with_it(#[case] kind: JobMetric, #[case] name: &str) {
+    let metrics = metrics();
+    metrics.job_finished(kind, "images", "openstack", true, 12.0);
+    metrics.job_finished(kind, "images", "openstack", false, -3.0);
+    metrics.job_finished(kind, "other", "openstack", true, 1.0);
+    metrics.condition("images", "openstack", "Ready", true);
+    metrics.condition("other", "openstack", "Ready", false);
+    let total = |glance, result| {
+        format!(
+            r#"glance_operator_{name}_total{{glance="{glance}",namespace="openstack",result="{result}"}}"#
+        )
+    };
+    assert_eq!(sample(&metrics, &total("images", "succeeded")), Some(1.0));
+    assert_eq!(sample(&metrics, &total("images", "failed")), Some(1.0));
+    let sum = format!(
+        r#"glance_operator_{name}_duration_seconds_sum{{glance="images",namespace="openstack"}}"#
+    );
+    assert_eq!(
+        sample(&metrics, &sum),
+        Some(12.0),
+        "a negative time counts as none"
+    );
+
+    metrics.forget("images", "openstack");
+    assert!(
+        !mentions(&metrics, r#"glance="images""#),
+        "{}",
+        metrics.encode()
+    );
+    assert_eq!(sample(&metrics, &total("other", "succeeded")), Some(1.0));
+    assert!(mentions(
+        &metrics,
+        r#"glance_operator_condition{glance="other""#
+    ));
+}
+
+#[test]
+fn a_cluster_takes_its_series_along() {
+    let metrics = metrics();
+    for cluster in ["edge-1", "edge-2"] {
+        drop(metrics.step_started("Secrets", cluster));
+        metrics.step_error("Secrets", "SecretsReady", cluster);
+        metrics.children_abandoned(cluster);
+    }
+    metrics.forget_cluster("edge-1");
+    assert!(!mentions(&metrics, "edge-1"), "{}", metrics.encode());
+    assert!(mentions(&metrics, "edge-2"));
+}
+
+#[test]
+fn a_backend_takes_its_series_along() {
+    let metrics = metrics();
+    metrics.backend_condition("ceph", "openstack", "Ready", true);
+    let series =
+        r#"glance_operator_backend_condition{backend="ceph",namespace="openstack",type="Ready"}"#;
+    assert_eq!(sample(&metrics, series), Some(1.0));
+    metrics.forget_backend("ceph", "openstack", &["Ready", "CredentialsReady"]);
+    assert!(!mentions(&metrics, "ceph"));
+}
+
+#[rstest]
+#[case(PassResult::Success, "success", None)]
+#[case(PassResult::Error, "error", Some(1.0))]
+#[case(PassResult::Requeue, "requeue", None)]
+#[case(PassResult::RequeueAfter, "requeue_after", None)]
+fn passes_carry_the_names_dashboards_query(
+    #[case] result: PassResult,
+    #[case] name: &str,
+    #[case] errors: Option<f64>,
+) {
+    let metrics = metrics();
+    metrics.reconciled("glance", result, Duration::from_secs(55));
+    let series =
+        format!(r#"controller_runtime_reconcile_total{{controller="glance",result="{name}"}}"#);
+    assert_eq!(sample(&metrics, &series), Some(1.0));
+    let bucket = |le| {
+        format!(
+            r#"controller_runtime_reconcile_time_seconds_bucket{{controller="glance",le="{le}"}}"#
+        )
+    };
+    assert_eq!(sample(&metrics, &bucket("50")), Some(0.0));
+    assert_eq!(sample(&metrics, &bucket("60")), Some(1.0));
+    let series = r#"controller_runtime_reconcile_errors_total{controller="glance"}"#;
+    assert_eq!(sample(&metrics, series), errors);
+}
+
+#[test]
+fn workers_queue_leader_and_process_are_shown() {
+    let metrics = metrics();
+    let first = metrics.pass_started("glance");
+    let second = metrics.pass_started("glance");
+    drop(first);
+    metrics.max_concurrent("glance", 2);
+    metrics.queued("glance", 7);
+    metrics.panicked("glance");
+    metrics.leader("glance.openstack.c5c3.io", true);
+    let expected = [
+        (
+            r#"controller_runtime_active_workers{controller="glance"}"#,
+            1.0,
+        ),
+        (
+            r#"controller_runtime_max_concurrent_reconciles{controller="glance"}"#,
+            2.0,
+        ),
+        (
+            r#"controller_runtime_reconcile_panics_total{controller="glance"}"#,
+            1.0,
+        ),
+        (
+            r#"workqueue_depth{controller="glance",name="glance",priority=""}"#,
+            7.0,
+        ),
+        (
+            r#"workqueue_adds_total{controller="glance",name="glance"}"#,
+            1.0,
+        ),
+        (
+            r#"leader_election_master_status{name="glance.openstack.c5c3.io"}"#,
+            1.0,
+        ),
+    ];
+    for (series, value) in expected {
+        assert_eq!(sample(&metrics, series), Some(value), "{series}");
+    }
+    drop(second);
+    assert!(sample(&metrics, "process_resident_memory_bytes").unwrap() > 0.0);
+    assert!(mentions(&metrics, "glance_operator_build_info{"));
+}
+
+#[test]
+fn registering_twice_is_an_error_and_not_a_panic() {
+    let metrics = metrics();
+    let error = Metrics::register(metrics.registry().clone()).unwrap_err();
+    assert!(matches!(error, prometheus::Error::AlreadyReg), "{error}");
+}
