@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	helm "helm.sh/helm/v4/pkg/cmd"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -24,7 +25,7 @@ import (
 
 const usage = `usage: control-plane COMPONENT [flags]
 
-components: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kubectl`
+components: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kubectl, helm`
 
 func main() {
 	if len(os.Args) < 2 {
@@ -52,6 +53,8 @@ func main() {
 		os.Exit(runKwok())
 	case "kubectl":
 		command = kubectl.NewDefaultKubectlCommand()
+	case "helm":
+		os.Exit(runHelm(args))
 	default:
 		fmt.Fprintf(os.Stderr, "control-plane: unknown component %q\n%s\n", name, usage)
 		os.Exit(2)
@@ -76,6 +79,18 @@ func runKwok() int {
 	command.PersistentFlags().AddFlagSet(flags)
 	if err := command.ExecuteContext(ctx); err != nil {
 		logger.Error("run the node simulator", "err", err)
+		return 1
+	}
+	return 0
+}
+
+// runHelm renders and installs the charts with the real engine.
+func runHelm(args []string) int {
+	command, err := helm.NewRootCmd(os.Stdout, args[1:], helm.SetupLogging)
+	if err == nil {
+		err = command.Execute()
+	}
+	if err != nil {
 		return 1
 	}
 	return 0
