@@ -1,5 +1,6 @@
 //! The glance-operator as a library: the binary is a thin shell around it.
 
+pub mod admin;
 pub mod backoff;
 pub mod cli;
 pub mod metrics;

@@ -205,6 +205,13 @@ impl Telemetry {
         Ok(Self { filter: handle })
     }
 
+    /// A log that nobody writes to, for tests of what holds one.
+    #[cfg(test)]
+    pub(crate) fn detached() -> Self {
+        let (_, filter) = reload::Layer::<Targets, Registry>::new(Level::Info.filter());
+        Self { filter }
+    }
+
     /// Logs at another level from now on, until the process ends.
     pub fn set_level(&self, level: Level) {
         match self.filter.reload(level.filter()) {
