@@ -4,5 +4,6 @@ pub mod admin;
 pub mod backoff;
 pub mod cli;
 pub mod metrics;
+pub mod pipeline;
 pub mod ready;
 pub mod telemetry;
