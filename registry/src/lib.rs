@@ -1,1 +1,31 @@
-//! stub
+//! A hot-reloaded registry of Kubernetes clusters, fed by kubeconfig Secrets.
+#![deny(missing_docs)]
+
+mod backoff;
+mod capability;
+mod client;
+mod cluster;
+mod failure;
+mod informer;
+mod kind;
+mod manager;
+mod metrics;
+mod registry;
+mod state;
+mod trigger;
+
+pub use crate::{
+    capability::CapabilityError,
+    client::{AnswerTooLong, ClientOptions, DeadlineExceeded},
+    cluster::{Cluster, Identity, OutOfScope},
+    failure::{Cause, error_code, error_text},
+    informer::{Change, Informer, InformerSpec, Payload, Readiness},
+    kind::Kind,
+    metrics::Metrics,
+    registry::{Registry, RegistryOptions},
+    state::{ClusterChanged, ClusterState, State, Unresolved},
+    trigger::{Trigger, Triggered},
+};
+
+/// Name of the hub among the clusters, in logs and metrics.
+pub const LOCAL: &str = "local";

@@ -1,0 +1,260 @@
+//! The outermost layer of every client: deadlines, body limits, back-pressure and counting.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::RETRY_AFTER};
+use http_body::{Body, Frame, SizeHint};
+use kube::core::Status;
+use tokio::time::{Instant, Sleep};
+use tower::{BoxError, Layer, Service};
+
+use crate::metrics::ClusterMetrics;
+
+/// A server's wish to be left alone is honoured up to this long; a longer one is somebody's
+/// mistake or malice.
+const LONGEST_THROTTLE: Duration = Duration::from_secs(30);
+
+/// A call got no complete answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer from the API server within {}s", .0.as_secs_f32())]
+pub struct DeadlineExceeded(
+    /// The time the call was given.
+    pub Duration,
+);
+
+/// An answer is larger than this client is willing to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer of the API server is longer than {0} bytes")]
+pub struct AnswerTooLong(
+    /// The limit, in bytes.
+    pub usize,
+);
+
+/// Until when the server asked not to be called. Belongs to a cluster, not to a connection, so
+/// that a new connection does not forget it.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    until: Mutex<Option<Instant>>,
+}
+
+/// Adds [`Guarded`] to a stack.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    /// For the whole answer; for a watch only until its headers, which a server sends at once.
+    pub(crate) deadline: Duration,
+    /// For a whole answer; for a watch for one line of it.
+    pub(crate) limit: usize,
+    pub(crate) throttle: Arc<Throttle>,
+    pub(crate) metrics: Arc<ClusterMetrics>,
+}
+
+/// See [`Guard`].
+#[derive(Clone)]
+pub(crate) struct Guarded<S> {
+    inner: S,
+    guard: Guard,
+}
+
+/// An answer under the rules of its [`Guard`].
+pub(crate) struct GuardedBody<B> {
+    inner: B,
+    /// `None` for a watch: it ends when the server or the connection ends it.
+    deadline: Option<(Pin<Box<Sleep>>, Duration)>,
+    watch: bool,
+    taken: usize,
+    limit: usize,
+}
+
+// === impl Throttle ===
+
+impl Throttle {
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        let until = (*self.until.lock().unwrap_or_else(PoisonError::into_inner))?;
+        until
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+    }
+
+    fn hold(&self, wish: Duration) {
+        let until = Instant::now() + wish.min(LONGEST_THROTTLE);
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+}
+
+fn too_many_requests(left: Duration) -> BoxError {
+    let message = format!(
+        "the API server asked not to be called for another {}s",
+        left.as_secs() + 1
+    );
+    kube::Error::Api(
+        Status::failure(&message, "TooManyRequests")
+            .with_code(429)
+            .boxed(),
+    )
+    .into()
+}
+
+// === impl Guard ===
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded {
+            inner,
+            guard: self.clone(),
+        }
+    }
+}
+
+// === impl Guarded ===
+
+impl<S, Q, B> Service<Request<Q>> for Guarded<S>
+where
+    S: Service<Request<Q>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<GuardedBody<B>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let Guard {
+            deadline,
+            limit,
+            throttle,
+            metrics,
+        } = self.guard.clone();
+        let verb = verb_of(&request);
+        if let Some(left) = throttle.remaining() {
+            metrics.request(verb, "throttled");
+            return Box::pin(async move { Err(too_many_requests(left)) });
+        }
+        let watch = verb == "watch";
+        let mut sleep = Box::pin(tokio::time::sleep(deadline));
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = tokio::select! {
+                answer = answer => answer,
+                () = &mut sleep => {
+                    metrics.request(verb, "timeout");
+                    return Err(DeadlineExceeded(deadline).into());
+                }
+            };
+            let answer = answer.inspect_err(|_| metrics.request(verb, "error"))?;
+            metrics.request(verb, answer.status().as_str());
+            if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                throttle.hold(retry_after(&answer));
+            }
+            Ok(answer.map(|inner| GuardedBody {
+                inner,
+                deadline: (!watch).then_some((sleep, deadline)),
+                watch,
+                taken: 0,
+                limit,
+            }))
+        })
+    }
+}
+
+/// What the call is, from the name kube gives it or, for a raw request, from its method.
+fn verb_of<Q>(request: &Request<Q>) -> &'static str {
+    let named = request.extensions().get::<&'static str>().copied();
+    match named.map(|name| name.strip_suffix("_metadata").unwrap_or(name)) {
+        Some("get" | "get_subresource" | "get_status" | "get_scale") => return "get",
+        Some("list") => return "list",
+        Some("watch") => return "watch",
+        Some("create" | "create_subresource") => return "create",
+        Some("delete" | "delete_collection") => return "delete",
+        Some("patch" | "patch_subresource" | "patch_status" | "patch_scale") => return "patch",
+        Some("replace" | "replace_subresource" | "replace_status" | "replace_scale") => {
+            return "update";
+        }
+        _ => {}
+    }
+    let watches = |query: &str| {
+        query
+            .split('&')
+            .any(|p| matches!(p, "watch=true" | "watch=1"))
+    };
+    match *request.method() {
+        http::Method::GET if request.uri().query().is_some_and(watches) => "watch",
+        http::Method::GET => "get",
+        http::Method::POST => "create",
+        http::Method::PUT => "update",
+        http::Method::PATCH => "patch",
+        http::Method::DELETE => "delete",
+        _ => "other",
+    }
+}
+
+/// Seconds only: API servers send no dates here.
+fn retry_after<B>(answer: &Response<B>) -> Duration {
+    let seconds = answer
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok());
+    Duration::from_secs(
+        seconds
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(1),
+    )
+}
+
+// === impl GuardedBody ===
+
+impl<B> Body for GuardedBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if let Some((sleep, given)) = &mut this.deadline
+            && sleep.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(DeadlineExceeded(*given).into())));
+        }
+        let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)) else {
+            return Poll::Ready(None);
+        };
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Poll::Ready(Some(Err(error.into()))),
+        };
+        if let Some(data) = frame.data_ref() {
+            this.taken = match data.iter().rposition(|byte| this.watch && *byte == b'\n') {
+                Some(end) => data.len() - end - 1,
+                None => this.taken + data.len(),
+            };
+            if this.taken > this.limit {
+                return Poll::Ready(Some(Err(AnswerTooLong(this.limit).into())));
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

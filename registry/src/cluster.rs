@@ -1,0 +1,361 @@
+//! One generation of one cluster: its clients, its watches and everything that ends with it.
+
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderMap, HeaderValue};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, core::PartialObjectMeta};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    CapabilityError, ClientOptions, Informer, InformerSpec, Kind, LOCAL,
+    capability::Capabilities,
+    client::{Connection, Credential, Shared, Throttle},
+    failure::error_code,
+    informer::leg::Leg,
+    metrics::ClusterMetrics,
+};
+
+/// How long a generation that is replaced may take to end its tasks.
+const JOIN: Duration = Duration::from_secs(5);
+
+/// A connected cluster: the hub, or one generation of a registered one.
+///
+/// Who holds it can go on using it; a newer registration of the name is another value. Its watches
+/// end with the generation.
+pub struct Cluster {
+    name: String,
+    hub: bool,
+    generation: u64,
+    server: String,
+    /// Declared namespaces; `None`: the whole cluster.
+    namespaces: Option<BTreeSet<String>>,
+    identity: ArcSwapOption<Identity>,
+    connection: Arc<Connection>,
+    capabilities: Arc<Capabilities>,
+    permits: Arc<Semaphore>,
+    metrics: Arc<ClusterMetrics>,
+    rotated: watch::Sender<u64>,
+    extensions: Mutex<HashMap<TypeId, Slot>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    me: Weak<Cluster>,
+}
+
+type Slot = Arc<OnceLock<Arc<dyn Any + Send + Sync>>>;
+
+/// Who answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// UID of the `kube-system` namespace; `None` when it may not be read.
+    pub uid: Option<String>,
+    /// Version of the API server; `None` when it may not be asked.
+    pub version: Option<String>,
+}
+
+/// A namespace is outside of what a registration declares.
+///
+/// The text is the contract's (target clusters, namespace scope).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unable to get: {namespace}/{name} because of unknown namespace for the cache")]
+pub struct OutOfScope {
+    /// The namespace.
+    pub namespace: String,
+    /// The object that was asked for in it.
+    pub name: String,
+}
+
+/// What the registry puts into a new generation.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) hub: bool,
+    pub(crate) generation: u64,
+    pub(crate) namespaces: Option<BTreeSet<String>>,
+    pub(crate) connection: Connection,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) metrics: Arc<ClusterMetrics>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// The hub: the cluster the process itself belongs to, through the same stack as every other.
+    ///
+    /// Authentication is kube's own, so a token file, a client certificate and an in-cluster
+    /// account work and are re-read. `namespaces` limits it to some; `None` means all. Call it on
+    /// the runtime that will use it.
+    ///
+    /// # Errors
+    ///
+    /// When the TLS or authentication part of `config` is unusable.
+    pub fn hub(
+        config: kube::Config,
+        namespaces: Option<BTreeSet<String>>,
+        options: &ClientOptions,
+    ) -> Result<Arc<Self>, kube::Error> {
+        let metrics = ClusterMetrics::hub(options.metrics.clone());
+        let shared = Shared {
+            throttle: Arc::new(Throttle::default()),
+            metrics: metrics.clone(),
+        };
+        let connection = Connection::new(config, None, HeaderMap::new(), options, &shared)?;
+        let permits = Arc::new(Semaphore::new(options.max_in_flight));
+        Ok(Self::new(Parts {
+            name: LOCAL.to_owned(),
+            hub: true,
+            generation: 1,
+            namespaces,
+            connection,
+            permits,
+            metrics,
+        }))
+    }
+
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            name: parts.name,
+            hub: parts.hub,
+            generation: parts.generation,
+            server: parts.connection.server(),
+            namespaces: parts.namespaces,
+            identity: ArcSwapOption::empty(),
+            connection: Arc::new(parts.connection),
+            capabilities: Arc::new(Capabilities::new()),
+            permits: parts.permits,
+            metrics: parts.metrics,
+            rotated: watch::Sender::new(0),
+            extensions: Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            me: me.clone(),
+        })
+    }
+
+    /// Its name; [`LOCAL`] for the hub.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is the cluster the process belongs to. A registration that leads to that same
+    /// cluster is not.
+    pub fn is_hub(&self) -> bool {
+        self.hub
+    }
+
+    /// Counts the connections made under this name: a changed registration is a new one.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Host and port of the API server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// UID of the `kube-system` namespace, which tells clusters apart. `None` until
+    /// [`Self::probe`] has been answered, or when it may not be read.
+    pub fn uid(&self) -> Option<String> {
+        self.identity.load().as_ref()?.uid.clone()
+    }
+
+    /// Version of the API server, with the same limits as [`Self::uid`].
+    pub fn version(&self) -> Option<String> {
+        self.identity.load().as_ref()?.version.clone()
+    }
+
+    /// The client for calls. Each one ends after the request timeout, its body included; nothing
+    /// is tried twice; an answer of more than 16 MiB is an error. For watches take
+    /// [`Self::informer`].
+    pub fn client(&self) -> Client {
+        self.connection.unary()
+    }
+
+    /// The declared namespaces, or `None` for the whole cluster.
+    pub fn namespaces(&self) -> Option<&BTreeSet<String>> {
+        self.namespaces.as_ref()
+    }
+
+    /// Refuses a namespace the registration does not declare, before the network is touched.
+    pub fn check_scope(&self, namespace: &str, name: &str) -> Result<(), OutOfScope> {
+        match &self.namespaces {
+            Some(declared) if !declared.contains(namespace) => Err(OutOfScope {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Permission for one piece of work on this cluster, or `None` when enough is under way
+    /// already: come back later and leave the worker to others. Shared by all generations.
+    pub fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+
+    /// Whether the cluster serves `kind`. A yes is believed for ten minutes, a no for ten seconds;
+    /// simultaneous askers share one request.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be found out, which is neither yes nor no.
+    pub async fn serves(&self, kind: &Kind) -> Result<bool, CapabilityError> {
+        self.capabilities.serves(&self.client(), kind).await
+    }
+
+    /// Asks anew at the next [`Self::serves`]: for whoever just got a 404 for the kind itself.
+    pub async fn forget_capability(&self, kind: &Kind) {
+        self.capabilities.forget(kind).await;
+    }
+
+    /// Watches a kind. Waits until the kind is served, goes on when it disappears and comes back,
+    /// and ends with this generation or with the last [`Informer`] handle.
+    ///
+    /// Each call starts watches of its own; share the answer, for example by
+    /// [`Self::extension`].
+    pub fn informer(&self, spec: InformerSpec) -> Arc<Informer> {
+        Informer::start(&self.handle(), spec)
+    }
+
+    /// Something of the caller's that lives and dies with this generation, made at the first ask.
+    ///
+    /// `init` may ask for extensions of other types, not for its own.
+    pub fn extension<T: Any + Send + Sync>(&self, init: impl FnOnce(&Self) -> T) -> Arc<T> {
+        let slot = {
+            let mut slots = self
+                .extensions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            slots.entry(TypeId::of::<T>()).or_default().clone()
+        };
+        // Outside of the lock: `init` may start informers or ask for other extensions.
+        let mut init = Some(init);
+        let any = slot.get_or_init(|| match init.take() {
+            Some(init) => Arc::new(init(self)),
+            None => Arc::new(()),
+        });
+        match any.clone().downcast() {
+            Ok(extension) => extension,
+            Err(_) => unreachable!("the slot of a type holds a value of that type"),
+        }
+    }
+
+    /// Requests made under this name so far, by every generation.
+    pub fn request_count(&self) -> u64 {
+        self.metrics.requests()
+    }
+
+    /// Asks who answers, over the client that does the work, and remembers it. Parts that are
+    /// forbidden are left open.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer, or the credential is not accepted (HTTP 401).
+    pub async fn probe(&self) -> Result<Identity, kube::Error> {
+        let identity = identify(&self.client()).await?;
+        self.identity.store(Some(Arc::new(identity.clone())));
+        Ok(identity)
+    }
+
+    /// The same with a credential that is not in use yet.
+    pub(crate) async fn probe_as(&self, header: HeaderValue) -> Result<Identity, kube::Error> {
+        identify(&self.connection.unary_as(header)?).await
+    }
+
+    /// Uses another credential from now on, and lets watches that fail try again at once.
+    pub(crate) fn set_credential(&self, header: HeaderValue) {
+        self.connection.set_credential(header);
+        self.rotated.send_modify(|count| *count += 1);
+    }
+
+    /// Ends the watches and waits for them; `false` if they take longer than five seconds. The
+    /// clients stay usable for who still holds them.
+    pub async fn shut_down(&self) -> bool {
+        self.stop.cancel();
+        self.tasks.close();
+        tokio::time::timeout(JOIN, self.tasks.wait()).await.is_ok()
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<ClusterMetrics> {
+        &self.metrics
+    }
+
+    pub(crate) fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// A maker of legs that does not keep the cluster alive.
+    pub(crate) fn watching(&self) -> impl Fn(&InformerSpec, Option<String>) -> Leg + Send + use<> {
+        let connection = self.connection.clone();
+        let capabilities = self.capabilities.clone();
+        let metrics = self.metrics.clone();
+        let rotated = self.rotated.subscribe();
+        move |spec, namespace| Leg {
+            kind: spec.kind,
+            namespace,
+            selector: spec.selector.clone(),
+            payload: spec.payload,
+            connection: connection.clone(),
+            capabilities: capabilities.clone(),
+            metrics: metrics.clone(),
+            rotated: rotated.clone(),
+        }
+    }
+
+    fn handle(&self) -> Arc<Self> {
+        match self.me.upgrade() {
+            Some(me) => me,
+            None => unreachable!("borrowed from an Arc that is alive"),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("name", &self.name)
+            .field("generation", &self.generation)
+            .field("server", &self.server)
+            .field("namespaces", &self.namespaces)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `kube-system` and `/version`, side by side.
+async fn identify(client: &Client) -> Result<Identity, kube::Error> {
+    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    let (system, version) = tokio::join!(namespaces.get("kube-system"), client.apiserver_version());
+    let uid = permitted(system)?.and_then(|namespace| namespace.metadata.uid);
+    let version = permitted(version)?.map(|info| info.git_version);
+    Ok(Identity { uid, version })
+}
+
+/// What is forbidden or hidden is an open question, not a failure: the credential was accepted.
+fn permitted<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error_code(&error), Some(403 | 404)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A credential as a connection wants it.
+pub(crate) fn credential(header: HeaderValue) -> Credential {
+    Credential::new(Some(header))
+}

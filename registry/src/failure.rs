@@ -1,0 +1,146 @@
+//! One place that says what an error of a call to an API server means.
+
+use std::error::Error as StdError;
+
+use serde::Serialize;
+
+use crate::client::DeadlineExceeded;
+
+/// Why a registration is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The `kubeconfig` key is missing, empty or not a kubeconfig.
+    KubeconfigInvalid,
+    /// The `namespaces` key is present and not a list of namespace names.
+    NamespacesInvalid,
+    /// The kubeconfig asks for something that is refused for security.
+    CredentialsRefused,
+    /// The API server does not accept the credential (HTTP 401).
+    Unauthorized,
+    /// No secure connection: an unknown authority, a wrong name, an expired certificate.
+    Tls,
+    /// No answer in time.
+    Timeout,
+    /// The server refuses connections.
+    ConnectionRefused,
+    /// Any other failure on the way: name resolution, reset connections, HTTP errors.
+    Unreachable,
+    /// The server asked to be left alone for a while (HTTP 429).
+    Throttled,
+    /// The name leads to another cluster than it did before.
+    IdentityChanged,
+}
+
+// === impl Cause ===
+
+impl Cause {
+    /// Whether the content of the Secret is at fault: only a new write to it can help.
+    pub const fn is_content(self) -> bool {
+        matches!(
+            self,
+            Self::KubeconfigInvalid | Self::NamespacesInvalid | Self::CredentialsRefused
+        )
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::KubeconfigInvalid => "KubeconfigInvalid",
+            Self::NamespacesInvalid => "NamespacesInvalid",
+            Self::CredentialsRefused => "CredentialsRefused",
+            Self::Unauthorized => "Unauthorized",
+            Self::Tls => "Tls",
+            Self::Timeout => "Timeout",
+            Self::ConnectionRefused => "ConnectionRefused",
+            Self::Unreachable => "Unreachable",
+            Self::Throttled => "Throttled",
+            Self::IdentityChanged => "IdentityChanged",
+        }
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// HTTP status an API server answered with, if it was the server that said no.
+///
+/// Always ask this and never `Status::is_not_found()` and its like: for an answer that is not
+/// JSON, such as the 404 of an unknown API group, those say no.
+///
+/// ```
+/// use target_registry::error_code;
+///
+/// let gone = kube::core::Status::failure("404 page not found", "").with_code(404).boxed();
+/// assert_eq!(error_code(&kube::Error::Api(gone)), Some(404));
+/// ```
+pub fn error_code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// What an error of a call means for the cluster.
+pub(crate) fn cause_of(error: &kube::Error) -> Cause {
+    match error_code(error) {
+        Some(401) => return Cause::Unauthorized,
+        Some(429) => return Cause::Throttled,
+        Some(408 | 504) => return Cause::Timeout,
+        Some(_) => return Cause::Unreachable,
+        None => {}
+    }
+    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<DeadlineExceeded>() {
+            return Cause::Timeout;
+        }
+        if error.is::<rustls::Error>() {
+            return Cause::Tls;
+        }
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            match io.kind() {
+                std::io::ErrorKind::TimedOut => return Cause::Timeout,
+                std::io::ErrorKind::ConnectionRefused => return Cause::ConnectionRefused,
+                _ => {}
+            }
+            // An io::Error that wraps another error does not list it as its source.
+            if io
+                .get_ref()
+                .is_some_and(|inner| inner.is::<rustls::Error>())
+            {
+                return Cause::Tls;
+            }
+        }
+        next = error.source();
+    }
+    Cause::Unreachable
+}
+
+/// An error of a call as one line for people: kube's own text repeats the status it wraps, and a
+/// transport error hides the interesting part in its sources.
+pub fn error_text(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        if status.message.trim().is_empty() {
+            return format!("HTTP {}", status.code);
+        }
+        return status.message.trim().to_owned();
+    }
+    let mut text = String::new();
+    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = next {
+        let part = error.to_string();
+        // Wrappers commonly repeat what they wrap; say it once, the innermost part last.
+        if !text.contains(&part) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&part);
+        }
+        next = error.source();
+    }
+    text
+}

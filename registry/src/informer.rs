@@ -1,0 +1,403 @@
+//! What is known of one kind on one cluster, kept up to date by watches.
+
+pub(crate) mod leg;
+mod store;
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
+    time::Duration,
+};
+
+use futures::FutureExt;
+use kube::api::DynamicObject;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::{
+    leg::{Leg, Sink},
+    store::{Source, Store, key},
+};
+use crate::{Cluster, Kind, backoff::Backoff, metrics::ClusterMetrics};
+
+/// How much of each object is transferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Metadata only. The objects have empty data.
+    Metadata,
+    /// Whole objects.
+    Full,
+}
+
+/// What an [`Informer`] watches and keeps.
+///
+/// The functions run in the task of the watch: they must not block and should be quick.
+#[derive(Clone)]
+pub struct InformerSpec {
+    /// The kind.
+    pub kind: Kind,
+    /// A label selector, applied by the server.
+    pub selector: Option<String>,
+    /// How much of each object is transferred.
+    pub payload: Payload,
+    /// Whether an object is kept. What is not counts as absent; asked again at each change, with
+    /// the object as it came from the server.
+    pub keep: Arc<dyn Fn(&DynamicObject) -> bool + Send + Sync>,
+    /// Reduces an object to what is worth its memory. Runs after `keep` and before `on_change`;
+    /// name, namespace, UID and resourceVersion have to stay.
+    pub reduce: Arc<dyn Fn(&mut DynamicObject) + Send + Sync>,
+    /// Called after the store has been changed, for each event, of kept objects or not.
+    pub on_change: Arc<dyn Fn(&Cluster, &Change) + Send + Sync>,
+}
+
+/// What happened to a watched kind.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// An object is new or has changed; reduced, as it is kept. A repeated list tells of what
+    /// differs from what was known, and of nothing else.
+    Applied(Arc<DynamicObject>),
+    /// An object is gone; its last known state, reduced.
+    Deleted(Arc<DynamicObject>),
+    /// A list has ended: what is known is complete. Comes once per leg and list.
+    Synced,
+    /// The kind is served from now on, having not been before.
+    Served,
+    /// The kind is not served, or no longer. What was known of it has been reported as deleted.
+    Gone,
+}
+
+/// How much an answer of an [`Informer`] is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// What it says is what the cluster says, but for the time news travel.
+    Synced,
+    /// The cluster does not serve the kind.
+    NotServed,
+    /// The credential may not list or watch the kind; the server's words.
+    Forbidden(String),
+    /// Nothing is known, or only what was some time ago; why.
+    Failing(String),
+}
+
+/// A read-only view of one kind on one cluster, from memory.
+///
+/// Made by [`Cluster::informer`]. Watches as long as it lives and its cluster is connected. In a
+/// cluster with declared namespaces, a namespaced kind has one watch for each of them.
+pub struct Informer {
+    inner: Arc<Inner>,
+    _stop: DropGuard,
+}
+
+struct Inner {
+    cluster: Weak<Cluster>,
+    cluster_name: String,
+    spec: InformerSpec,
+    metrics: Arc<ClusterMetrics>,
+    store: RwLock<Store>,
+    legs: Vec<LegState>,
+}
+
+struct LegState {
+    namespace: Option<String>,
+    phase: watch::Sender<Phase>,
+}
+
+/// How a leg is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Starting,
+    Synced,
+    NotServed,
+    Forbidden(String),
+    Failing(String),
+}
+
+/// Leads the events of one leg into the store and to the owner.
+struct IntoStore {
+    inner: Arc<Inner>,
+    leg: usize,
+}
+
+// === impl Informer ===
+
+impl Informer {
+    /// Starts the watches on the tasks of `cluster`.
+    pub(crate) fn start(cluster: &Arc<Cluster>, spec: InformerSpec) -> Arc<Self> {
+        let namespaces: Vec<_> = match cluster.namespaces().filter(|_| spec.kind.namespaced) {
+            Some(declared) => declared.iter().cloned().map(Some).collect(),
+            None => vec![None],
+        };
+        let leg = |namespace: &Option<String>| LegState {
+            namespace: namespace.clone(),
+            phase: watch::Sender::new(Phase::Starting),
+        };
+        let inner = Arc::new(Inner {
+            cluster: Arc::downgrade(cluster),
+            cluster_name: cluster.name().to_owned(),
+            metrics: cluster.metrics().clone(),
+            store: RwLock::default(),
+            legs: namespaces.iter().map(leg).collect(),
+            spec,
+        });
+        let stop = cluster.stop_token().child_token();
+        for (index, namespace) in namespaces.into_iter().enumerate() {
+            let run = supervise(
+                inner.clone(),
+                index,
+                namespace,
+                cluster.watching(),
+                stop.clone(),
+            );
+            cluster.spawn(run);
+        }
+        Arc::new(Self {
+            inner,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// The kind it watches.
+    pub fn kind(&self) -> &Kind {
+        &self.inner.spec.kind
+    }
+
+    /// An object, if it is known. The namespace is `None` for a kind that has none.
+    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<DynamicObject>> {
+        self.inner.read().get(namespace.unwrap_or_default(), name)
+    }
+
+    /// All objects that are known, of one namespace or of all; by namespace and name.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<DynamicObject>> {
+        self.inner.read().list(namespace)
+    }
+
+    /// What [`Self::get`] and [`Self::list`] are worth for a namespace, or for all.
+    ///
+    /// While the first list is under way this waits for its end, at most `wait`. It never waits
+    /// for anything that has failed.
+    pub async fn ready(&self, namespace: Option<&str>, wait: Duration) -> Readiness {
+        let until = Instant::now() + wait;
+        let covers = |leg: &&LegState| match (namespace, leg.namespace.as_deref()) {
+            (Some(wanted), Some(watched)) => wanted == watched,
+            _ => true,
+        };
+        let mut worst = None;
+        for leg in self.inner.legs.iter().filter(covers) {
+            let readiness = self.settled(leg, until, wait).await;
+            if worst
+                .as_ref()
+                .is_none_or(|worst| rank(&readiness) > rank(worst))
+            {
+                worst = Some(readiness);
+            }
+        }
+        worst.unwrap_or_else(|| {
+            let namespace = namespace.unwrap_or_default();
+            Readiness::Failing(format!(
+                "namespace {namespace:?} is not among the declared ones"
+            ))
+        })
+    }
+
+    async fn settled(&self, leg: &LegState, until: Instant, wait: Duration) -> Readiness {
+        let mut phase = leg.phase.subscribe();
+        let settled = phase.wait_for(|phase| *phase != Phase::Starting);
+        let phase = match tokio::time::timeout_at(until, settled).await {
+            Ok(Ok(phase)) => phase.clone(),
+            Ok(Err(_)) | Err(_) => Phase::Starting,
+        };
+        match phase {
+            Phase::Synced => Readiness::Synced,
+            Phase::NotServed => Readiness::NotServed,
+            Phase::Forbidden(reason) => Readiness::Forbidden(reason),
+            Phase::Failing(reason) => Readiness::Failing(reason),
+            Phase::Starting => Readiness::Failing(format!(
+                "the first list of {} on cluster {:?} has not ended within {}s",
+                self.inner.spec.kind.plural,
+                self.inner.cluster_name,
+                wait.as_secs_f32()
+            )),
+        }
+    }
+
+    /// Folds in the answer of an own read or write, so that the next look does not lag behind it.
+    /// Older news than what is known are ignored. Does not call `on_change`.
+    pub fn observe(&self, object: &DynamicObject) {
+        self.inner.fold(object.clone(), Source::Observed);
+    }
+
+    /// Forgets an object that is certainly gone: the server answered a delete with a status or a
+    /// read with 404. Nothing that still arrives about this UID brings it back. A delete that was
+    /// answered with the object, because of finalizers, is for [`Self::observe`].
+    pub fn forget(&self, namespace: Option<&str>, name: &str, uid: &str) {
+        self.inner
+            .change(|store| store.bury(namespace.unwrap_or_default(), name, Some(uid)));
+    }
+}
+
+impl std::fmt::Debug for Informer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Informer")
+            .field("cluster", &self.inner.cluster_name)
+            .field("kind", &self.inner.spec.kind)
+            .field("objects", &self.inner.read().len())
+            .finish_non_exhaustive()
+    }
+}
+
+const fn rank(readiness: &Readiness) -> u8 {
+    match readiness {
+        Readiness::Synced => 0,
+        Readiness::NotServed => 1,
+        Readiness::Forbidden(_) => 2,
+        Readiness::Failing(_) => 3,
+    }
+}
+
+/// Runs a leg until it is stopped. A panic in a function of the owner costs one try, not the leg.
+async fn supervise(
+    inner: Arc<Inner>,
+    leg: usize,
+    namespace: Option<String>,
+    watching: impl Fn(&InformerSpec, Option<String>) -> Leg,
+    stop: CancellationToken,
+) {
+    let sink = IntoStore {
+        inner: inner.clone(),
+        leg,
+    };
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+    let run = async {
+        loop {
+            let leg = watching(&inner.spec, namespace.clone());
+            let end = AssertUnwindSafe(leg.run(&sink)).catch_unwind().await;
+            if end.is_err() {
+                let (cluster, kind) = (&inner.cluster_name, &inner.spec.kind);
+                tracing::error!(%cluster, %kind, "a watch panicked, starting it again");
+                inner.metrics.restart(inner.spec.kind.kind);
+            }
+            tokio::time::sleep(backoff.next()).await;
+        }
+    };
+    let () = stop.run_until_cancelled(run).await.unwrap_or_default();
+    inner.clear(namespace.as_deref());
+}
+
+// === impl Inner ===
+
+impl Inner {
+    // The store is consistent between any two of its methods, so a poisoned lock is still good.
+    fn read(&self) -> RwLockReadGuard<'_, Store> {
+        self.store.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Store> {
+        self.store.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the store and counts what it holds.
+    fn change<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
+        let (result, before, after) = {
+            let mut store = self.write();
+            let before = store.len();
+            let result = act(&mut store);
+            (result, before, store.len())
+        };
+        if before != after {
+            let count = |len| i64::try_from(len).unwrap_or(i64::MAX);
+            self.metrics
+                .objects(self.spec.kind.kind, count(after) - count(before));
+        }
+        result
+    }
+
+    /// Folds in an object; answers it, reduced, and whether it is exactly what was known.
+    fn fold(&self, mut object: DynamicObject, source: Source) -> (Arc<DynamicObject>, bool) {
+        let kept = (self.spec.keep)(&object);
+        (self.spec.reduce)(&mut object);
+        let object = Arc::new(object);
+        let known = self.change(|store| {
+            let known = store.holds(&object);
+            if store.accepts(&object, source) {
+                store.put(object.clone(), kept, source);
+            }
+            known
+        });
+        (object, known)
+    }
+
+    /// Empties the store of a leg, without telling anybody.
+    fn clear(&self, namespace: Option<&str>) {
+        self.change(|store| store.clear(namespace));
+    }
+
+    fn notify(&self, change: &Change) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            (self.spec.on_change)(&cluster, change);
+        }
+    }
+}
+
+// === impl IntoStore ===
+
+impl IntoStore {
+    fn scope(&self) -> Option<&str> {
+        self.inner
+            .legs
+            .get(self.leg)
+            .and_then(|leg| leg.namespace.as_deref())
+    }
+}
+
+impl Sink for IntoStore {
+    fn begin(&self) {
+        self.inner.change(|store| store.begin(self.scope()));
+    }
+
+    fn put(&self, object: DynamicObject, listed: bool) {
+        let source = if listed { Source::List } else { Source::Watch };
+        let (object, known) = self.inner.fold(object, source);
+        if !(listed && known) {
+            self.inner.notify(&Change::Applied(object));
+        }
+    }
+
+    fn remove(&self, mut object: DynamicObject) {
+        (self.inner.spec.reduce)(&mut object);
+        let (namespace, name) = key(&object);
+        let uid = object.metadata.uid.as_deref();
+        self.inner.change(|store| store.bury(namespace, name, uid));
+        self.inner.notify(&Change::Deleted(Arc::new(object)));
+    }
+
+    fn end(&self) {
+        let gone = self.inner.change(|store| store.end(self.scope()));
+        for object in gone {
+            self.inner.notify(&Change::Deleted(object));
+        }
+        self.inner.notify(&Change::Synced);
+    }
+
+    fn served(&self) {
+        self.inner.notify(&Change::Served);
+    }
+
+    fn gone(&self) {
+        let gone = self.inner.change(|store| store.clear(self.scope()));
+        for object in gone {
+            self.inner.notify(&Change::Deleted(object));
+        }
+        self.inner.notify(&Change::Gone);
+    }
+
+    fn phase(&self, phase: Phase) {
+        let Some(leg) = self.inner.legs.get(self.leg) else {
+            return;
+        };
+        leg.phase.send_if_modified(|now| {
+            let changed = *now != phase;
+            *now = phase;
+            changed
+        });
+    }
+}

@@ -1,0 +1,325 @@
+//! The registry itself: names in, clusters out.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    sync::{broadcast, watch},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{ClientOptions, Cluster, ClusterChanged, ClusterState, Unresolved, manager};
+
+/// How long [`Registry::attempted`] waits at most after the start.
+const FIRST_ATTEMPTS: Duration = Duration::from_secs(30);
+
+/// Changes a subscriber may be behind before it misses some.
+const CHANGES: usize = 1024;
+
+/// How a [`Registry`] works.
+#[derive(Clone, Debug)]
+pub struct RegistryOptions {
+    /// Namespace of the hub that holds the registration Secrets. Labelled Secrets elsewhere mean
+    /// nothing.
+    pub namespace: String,
+    /// Accept what is refused by default: unverified TLS, plain HTTP, proxies, passwords, user
+    /// info in URLs, impersonation. Never plugins and never files.
+    pub allow_insecure: bool,
+    /// For one attempt to connect, identity included. Default 10 s.
+    pub engage_timeout: Duration,
+    /// How the clusters are spoken to.
+    pub client: ClientOptions,
+}
+
+/// The registered clusters by name. Cheap to clone; reads never wait.
+#[derive(Clone)]
+pub struct Registry {
+    shared: Arc<Shared>,
+}
+
+/// What the owner task writes and everybody reads.
+pub(crate) struct Shared {
+    enabled: bool,
+    snapshot: ArcSwap<BTreeMap<String, Entry>>,
+    changes: broadcast::Sender<ClusterChanged>,
+    /// Since when a name may be given up, for those that may.
+    clocks: Mutex<HashMap<String, Instant>>,
+    attempted: watch::Sender<bool>,
+    started: Instant,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// What is known of one name.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) state: Arc<ClusterState>,
+    /// Present exactly while the state resolves.
+    pub(crate) cluster: Option<Arc<Cluster>>,
+}
+
+// === impl RegistryOptions ===
+
+impl RegistryOptions {
+    /// The defaults, for the Secrets of `namespace`.
+    pub fn new(namespace: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            allow_insecure: false,
+            engage_timeout: Duration::from_secs(10),
+            client: ClientOptions::default(),
+        }
+    }
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// A registry in which no name resolves: for an installation that has only its own cluster.
+    pub fn disabled() -> Self {
+        Self {
+            shared: Arc::new(Shared::new(false)),
+        }
+    }
+
+    /// Watches the registration Secrets of `hub` and keeps a connection to each cluster they name,
+    /// until `stop` is cancelled. Start it before whatever resolves names, and await
+    /// [`Self::attempted`] before judging a name by its absence.
+    pub fn start(hub: &Arc<Cluster>, options: RegistryOptions, stop: CancellationToken) -> Self {
+        let shared = Arc::new(Shared::new(true));
+        manager::spawn(&shared, hub, options, stop);
+        shared.tasks.close();
+        Self { shared }
+    }
+
+    /// The cluster of that name, as it is registered now. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none to be had, in a text fit for a condition.
+    pub fn resolve(&self, name: &str) -> Result<Arc<Cluster>, Unresolved> {
+        self.shared.resolve(name)
+    }
+
+    /// Tells of each change of a registration that concerns who uses it. A receiver that lags
+    /// behind has to look at everything.
+    pub fn subscribe(&self) -> broadcast::Receiver<ClusterChanged> {
+        self.shared.changes.subscribe()
+    }
+
+    /// For how long the name has been one that may be given up ([`Unresolved::may_abandon`]) in
+    /// this process; zero when it is not.
+    ///
+    /// The clock starts when a registration goes or is refused, for a name never seen at the first
+    /// call of this, and is cleared as soon as there is a registration that is not refused. A new
+    /// process starts anew: it owes every cluster the full time (contract: target clusters, the
+    /// two abandonment windows).
+    pub fn unresolved_for(&self, name: &str) -> Duration {
+        match self.resolve(name) {
+            Err(unresolved) if unresolved.may_abandon() => {
+                let mut clocks = self.shared.clocks();
+                clocks
+                    .entry(name.to_owned())
+                    .or_insert_with(Instant::now)
+                    .elapsed()
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns once every registration that existed at the start had one attempt, at most 30 s
+    /// after the start.
+    pub async fn attempted(&self) {
+        let mut attempted = self.shared.attempted.subscribe();
+        let until = self.shared.started + FIRST_ATTEMPTS;
+        // Either way there is nothing more to wait for.
+        let _ = tokio::time::timeout_at(until, attempted.wait_for(|done| *done)).await;
+    }
+
+    /// Every registration as a person wants to see it, by name.
+    pub fn snapshot(&self) -> Vec<ClusterState> {
+        self.shared
+            .snapshot
+            .load()
+            .values()
+            .map(|entry| (*entry.state).clone())
+            .collect()
+    }
+
+    /// Returns once everything the registry started has ended, after it was stopped.
+    pub async fn closed(&self) {
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("enabled", &self.shared.enabled)
+            .field(
+                "clusters",
+                &self.shared.snapshot.load().keys().collect::<Vec<_>>(),
+            )
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new(enabled: bool) -> Self {
+        let tasks = TaskTracker::new();
+        if !enabled {
+            tasks.close();
+        }
+        Self {
+            enabled,
+            snapshot: ArcSwap::default(),
+            changes: broadcast::Sender::new(CHANGES),
+            clocks: Mutex::default(),
+            attempted: watch::Sender::new(!enabled),
+            started: Instant::now(),
+            tasks,
+        }
+    }
+
+    fn resolve(&self, name: &str) -> Result<Arc<Cluster>, Unresolved> {
+        if !self.enabled {
+            return Err(Unresolved::Disabled {
+                name: name.to_owned(),
+            });
+        }
+        match self.snapshot.load().get(name) {
+            Some(Entry {
+                cluster: Some(cluster),
+                ..
+            }) => Ok(cluster.clone()),
+            Some(Entry { state, .. }) => Err(state.unresolved()),
+            None => Err(Unresolved::NotRegistered {
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    fn clocks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
+        self.clocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces what is known of a name, in one step. For the owner task alone, so that no change
+    /// is lost between reading and writing.
+    pub(crate) fn publish(&self, name: &str, entry: Option<Entry>) {
+        let mut next = BTreeMap::clone(&self.snapshot.load());
+        match entry {
+            Some(entry) => next.insert(name.to_owned(), entry),
+            None => next.remove(name),
+        };
+        self.snapshot.store(Arc::new(next));
+        {
+            let may_abandon = self.resolve(name).is_err_and(|error| error.may_abandon());
+            let mut clocks = self.clocks();
+            if may_abandon {
+                clocks.entry(name.to_owned()).or_insert_with(Instant::now);
+            } else {
+                clocks.remove(name);
+            }
+        }
+        // Nobody may be listening.
+        let _ = self.changes.send(ClusterChanged {
+            name: name.to_owned(),
+        });
+    }
+
+    pub(crate) fn set_attempted(&self) {
+        self.attempted.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cause, State};
+
+    fn entry(state: State, cause: Option<Cause>) -> Entry {
+        let state = ClusterState {
+            state,
+            cause,
+            ..ClusterState::pending("blue")
+        };
+        Entry {
+            state: Arc::new(state),
+            cluster: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disabled_registry_resolves_nothing_and_makes_nobody_wait() {
+        let registry = Registry::disabled();
+        registry.attempted().await;
+        registry.closed().await;
+        let error = registry.resolve("blue").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no multicluster provider set, but cluster \"blue\" passed"
+        );
+        assert!(registry.snapshot().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_runs_only_while_a_name_may_be_given_up() {
+        let registry = Registry {
+            shared: Arc::new(Shared::new(true)),
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(
+            registry.unresolved_for("blue"),
+            Duration::ZERO,
+            "starts with the question"
+        );
+        tokio::time::advance(minute).await;
+        assert_eq!(registry.unresolved_for("blue"), minute);
+
+        registry
+            .shared
+            .publish("blue", Some(entry(State::Pending, None)));
+        assert_eq!(registry.unresolved_for("blue"), Duration::ZERO);
+        registry
+            .shared
+            .publish("blue", Some(entry(State::Lost, Some(Cause::Timeout))));
+        tokio::time::advance(minute).await;
+        assert_eq!(
+            registry.unresolved_for("blue"),
+            Duration::ZERO,
+            "it may come back"
+        );
+
+        registry.shared.publish(
+            "blue",
+            Some(entry(State::Rejected, Some(Cause::CredentialsRefused))),
+        );
+        tokio::time::advance(minute).await;
+        registry.shared.publish("blue", None);
+        tokio::time::advance(minute).await;
+        assert_eq!(
+            registry.unresolved_for("blue"),
+            2 * minute,
+            "from refused to gone it goes on"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_first_attempts_ends() {
+        let registry = Registry {
+            shared: Arc::new(Shared::new(true)),
+        };
+        let before = Instant::now();
+        registry.attempted().await;
+        assert_eq!(before.elapsed(), FIRST_ATTEMPTS);
+        registry.shared.set_attempted();
+        registry.attempted().await;
+        assert_eq!(before.elapsed(), FIRST_ATTEMPTS, "at once");
+    }
+}
