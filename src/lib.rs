@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod backoff;
 pub mod cli;
+pub mod leader;
 pub mod metrics;
 pub mod pipeline;
 pub mod ready;
