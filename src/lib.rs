@@ -3,8 +3,15 @@
 pub mod admin;
 pub mod backoff;
 pub mod cli;
+pub mod dsn;
+pub mod duration;
+pub mod hash;
 pub mod leader;
 pub mod metrics;
+pub mod names;
+pub mod oslo;
 pub mod pipeline;
+pub mod quantity;
 pub mod ready;
+pub mod release;
 pub mod telemetry;
