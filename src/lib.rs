@@ -5,6 +5,7 @@ pub mod backoff;
 pub mod cli;
 pub mod dsn;
 pub mod duration;
+pub mod external;
 pub mod hash;
 pub mod leader;
 pub mod metrics;
