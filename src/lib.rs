@@ -6,6 +6,7 @@ pub mod cli;
 pub mod dsn;
 pub mod duration;
 pub mod external;
+pub mod glance;
 pub mod hash;
 pub mod leader;
 pub mod metrics;

@@ -1,0 +1,5 @@
+//! The Glance controller.
+
+#[cfg(test)]
+pub(crate) mod specimen;
+pub mod workload;
