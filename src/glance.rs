@@ -1,5 +1,6 @@
 //! The Glance controller.
 
+pub mod database;
 #[cfg(test)]
 pub(crate) mod specimen;
 pub mod workload;
