@@ -140,9 +140,4 @@ one by one. What this operator uses beyond them is in "glance-operator.fleetRule
 {{- if eq .Values.localProbe "api-proxy" }}
 {{ include "glance-operator.localProbeRules" . }}
 {{- end }}
-{{- if .Values.targetClusters.authorizeUse }}
-- apiGroups: [authorization.k8s.io]
-  resources: [subjectaccessreviews]
-  verbs: [create]
-{{- end }}
 {{- end }}
