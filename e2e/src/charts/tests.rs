@@ -1,0 +1,339 @@
+use std::{collections::BTreeSet, fs};
+
+use serde_json::json;
+
+use super::*;
+use crate::progress::Progress;
+
+const CRUD: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
+const READ: &[&str] = &["get", "list", "watch"];
+
+/// Group, resources, verbs.
+type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+/// The contract's rules on the hub, in its order. Audits compare them one by one.
+const HUB: [Rule; 20] = [
+    ("glance.openstack.c5c3.io", &["glances"], CRUD),
+    ("glance.openstack.c5c3.io", &["glances/status"], &["get", "update", "patch"]),
+    ("glance.openstack.c5c3.io", &["glances/finalizers"], &["update"]),
+    ("glance.openstack.c5c3.io", &["glancebackends"], READ),
+    ("glance.openstack.c5c3.io", &["glancebackends/status"], &["get", "update", "patch"]),
+    ("apps", &["deployments"], CRUD),
+    ("", &["services", "configmaps", "secrets"], CRUD),
+    ("", &["events"], &["create", "patch"]),
+    ("batch", &["jobs", "cronjobs"], CRUD),
+    ("k8s.mariadb.com", &["databases", "users", "grants"], CRUD),
+    ("k8s.mariadb.com", &["mariadbs"], READ),
+    ("external-secrets.io", &["externalsecrets"], READ),
+    ("external-secrets.io", &["clustersecretstores", "secretstores"], READ),
+    ("policy", &["poddisruptionbudgets"], CRUD),
+    ("autoscaling", &["horizontalpodautoscalers"], CRUD),
+    ("networking.k8s.io", &["networkpolicies"], CRUD),
+    ("gateway.networking.k8s.io", &["httproutes"], CRUD),
+    ("gateway.networking.k8s.io", &["httproutes/status"], &["get"]),
+    ("scheduling.k8s.io", &["priorityclasses"], READ),
+    ("coordination.k8s.io", &["leases"], CRUD),
+];
+
+/// What Glance alone needs in a namespace of a target.
+const TARGET: [Rule; 12] = [
+    ("", &["services", "configmaps", "secrets"], CRUD),
+    ("", &["services/proxy"], &["get"]),
+    ("apps", &["deployments"], CRUD),
+    ("batch", &["jobs", "cronjobs"], CRUD),
+    ("k8s.mariadb.com", &["databases", "users", "grants"], CRUD),
+    ("k8s.mariadb.com", &["mariadbs"], READ),
+    ("external-secrets.io", &["externalsecrets", "secretstores"], READ),
+    ("policy", &["poddisruptionbudgets"], CRUD),
+    ("autoscaling", &["horizontalpodautoscalers"], CRUD),
+    ("networking.k8s.io", &["networkpolicies"], CRUD),
+    ("gateway.networking.k8s.io", &["httproutes"], CRUD),
+    ("gateway.networking.k8s.io", &["httproutes/status"], &["get"]),
+];
+
+const NO_NAMESPACES: &str =
+    "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)";
+
+fn assets() -> Assets {
+    Assets::find_or_build(&Progress::silent()).unwrap()
+}
+
+fn hub(values: Value) -> Release<'static> {
+    Release {
+        chart: Chart::GlanceOperator,
+        name: "glance-operator",
+        namespace: "glance-system",
+        values,
+    }
+}
+
+fn target(values: Value) -> Release<'static> {
+    Release {
+        chart: Chart::TargetClusterAccess,
+        name: "edge",
+        namespace: "c5c3-access",
+        values,
+    }
+}
+
+fn rules(table: &[Rule]) -> Value {
+    table
+        .iter()
+        .map(|(group, resources, verbs)| {
+            json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+        })
+        .collect()
+}
+
+fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found: Vec<_> = objects
+        .iter()
+        .filter(|o| o["kind"] == kind && o["metadata"]["name"] == name)
+        .collect();
+    assert_eq!(found.len(), 1, "{kind} {name}: {found:#?}");
+    found[0]
+}
+
+/// `Kind namespace/name`, sorted.
+fn inventory(objects: &[Value]) -> BTreeSet<String> {
+    let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    objects
+        .iter()
+        .map(|o| {
+            let (namespace, name) = (&o["metadata"]["namespace"], &o["metadata"]["name"]);
+            format!("{} {}/{}", text(&o["kind"]), text(namespace), text(name))
+        })
+        .collect()
+}
+
+fn names<const N: usize>(expected: [&str; N]) -> BTreeSet<String> {
+    expected.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_hub_grants_exactly_the_twenty_rules_of_the_contract() {
+    let objects = hub(json!({})).render(&assets()).unwrap();
+    let role = named(&objects, "ClusterRole", "glance-operator");
+    assert_eq!(role["rules"], rules(&HUB));
+    let binding = named(&objects, "ClusterRoleBinding", "glance-operator");
+    assert_eq!(binding["roleRef"]["name"], "glance-operator");
+    let account = json!([{"kind": "ServiceAccount", "name": "glance-operator", "namespace": "glance-system"}]);
+    assert_eq!(binding["subjects"], account);
+}
+
+#[test]
+fn rights_beyond_the_twenty_rules_can_be_taken_away_as_one_object() {
+    let fleet: &[Rule] = &[
+        ("clusters.openstack.c5c3.io", &["targetclusters"], CRUD),
+        ("clusters.openstack.c5c3.io", &["targetclusters/status"], &["get", "update", "patch"]),
+        ("", &["namespaces"], READ),
+        ("", &["pods"], &["get", "list"]),
+    ];
+    let assets = assets();
+    let objects = hub(json!({})).render(&assets).unwrap();
+    let role = named(&objects, "ClusterRole", "glance-operator-fleet");
+    assert_eq!(role["rules"], rules(fleet));
+    let binding = named(&objects, "ClusterRoleBinding", "glance-operator-fleet");
+    assert_eq!(binding["roleRef"]["name"], "glance-operator-fleet");
+    assert_eq!(inventory(&objects).len(), 5, "{:?}", inventory(&objects));
+
+    let proxied = hub(json!({"localProbe": "api-proxy"})).render(&assets).unwrap();
+    let role = named(&proxied, "ClusterRole", "glance-operator-fleet");
+    let with_proxy: &[Rule] = &[("", &["services/proxy"], &["get"])];
+    assert_eq!(role["rules"], rules(&[fleet, with_proxy].concat()));
+    assert_eq!(
+        named(&proxied, "ClusterRole", "glance-operator")["rules"],
+        rules(&HUB)
+    );
+
+    let error = hub(json!({"localProbe": "proxy"})).render(&assets).unwrap_err();
+    assert!(error.to_string().contains("values.localProbe"), "{error}");
+}
+
+#[test]
+fn a_namespaced_installation_grants_nothing_outside_its_namespace() {
+    let assets = assets();
+    let values = json!({"rbac": {"namespaceScoped": true}});
+    let objects = hub(values).render(&assets).unwrap();
+    let expected = names([
+        "ServiceAccount glance-system/glance-operator",
+        "Role glance-system/glance-operator",
+        "RoleBinding glance-system/glance-operator",
+    ]);
+    assert_eq!(inventory(&objects), expected);
+    assert_eq!(named(&objects, "Role", "glance-operator")["rules"], rules(&HUB));
+
+    let values = json!({"rbac": {"namespaceScoped": true}, "localProbe": "api-proxy"});
+    let objects = hub(values).render(&assets).unwrap();
+    let probe: &[Rule] = &[("", &["services/proxy"], &["get"])];
+    assert_eq!(
+        named(&objects, "Role", "glance-operator-fleet")["rules"],
+        rules(probe)
+    );
+}
+
+#[test]
+fn names_follow_the_release_and_its_overrides() {
+    let assets = assets();
+    let long = "a".repeat(70);
+    let cases = [
+        ("glance-operator", json!({}), "glance-operator"),
+        ("my-glance-operator", json!({}), "my-glance-operator"),
+        ("images", json!({}), "images-glance-operator"),
+        ("images", json!({"nameOverride": "image"}), "images"),
+        ("images", json!({"fullnameOverride": "other"}), "other"),
+        ("images", json!({"fullnameOverride": long}), &long[..63]),
+    ];
+    for (name, values, expected) in cases {
+        let release = Release { name, ..hub(values) };
+        let objects = release.render(&assets).unwrap();
+        named(&objects, "ClusterRole", expected);
+        named(&objects, "ServiceAccount", expected);
+    }
+
+    let foreign = json!({"serviceAccount": {"create": false}});
+    let objects = hub(foreign).render(&assets).unwrap();
+    assert!(!objects.iter().any(|o| o["kind"] == "ServiceAccount"));
+    let binding = named(&objects, "ClusterRoleBinding", "glance-operator");
+    assert_eq!(binding["subjects"][0]["name"], "default");
+}
+
+#[test]
+fn every_object_says_which_release_it_belongs_to() {
+    let assets = assets();
+    for release in [hub(json!({})), target(json!({"namespaces": ["openstack"]}))] {
+        for object in release.render(&assets).unwrap() {
+            let labels = &object["metadata"]["labels"];
+            let chart = release.chart.name();
+            assert_eq!(labels["app.kubernetes.io/name"], chart, "{object}");
+            assert_eq!(labels["app.kubernetes.io/instance"], release.name, "{object}");
+            assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{object}");
+            assert_eq!(labels["app.kubernetes.io/version"], "0.1.0", "{object}");
+            let versioned = labels["helm.sh/chart"].as_str().unwrap_or_default();
+            assert!(versioned.starts_with(&format!("{chart}-")), "{object}");
+        }
+    }
+}
+
+#[test]
+fn a_target_grants_by_default_exactly_what_glance_needs() {
+    let objects = target(json!({"namespaces": ["openstack", "tenants"]}))
+        .render(&assets())
+        .unwrap();
+    let expected = names([
+        "Namespace -/openstack",
+        "Namespace -/tenants",
+        "ServiceAccount c5c3-access/target-cluster-access",
+        "Secret c5c3-access/target-cluster-access-token",
+        "ClusterRole -/edge-target-cluster-access",
+        "ClusterRoleBinding -/edge-target-cluster-access",
+        "Role openstack/edge-target-cluster-access",
+        "RoleBinding openstack/edge-target-cluster-access",
+        "Role tenants/edge-target-cluster-access",
+        "RoleBinding tenants/edge-target-cluster-access",
+    ]);
+    assert_eq!(inventory(&objects), expected);
+
+    for object in objects.iter().filter(|o| o["kind"] == "Role") {
+        assert_eq!(object["rules"], rules(&TARGET), "{object}");
+    }
+    let stores: &[Rule] = &[("external-secrets.io", &["clustersecretstores"], READ)];
+    let role = named(&objects, "ClusterRole", "edge-target-cluster-access");
+    assert_eq!(role["rules"], rules(stores));
+
+    let token = named(&objects, "Secret", "target-cluster-access-token");
+    assert_eq!(token["type"], "kubernetes.io/service-account-token");
+    assert_eq!(
+        token["metadata"]["annotations"]["kubernetes.io/service-account.name"],
+        "target-cluster-access"
+    );
+    for object in objects.iter().filter(|o| o["kind"] == "Namespace") {
+        assert_eq!(
+            object["metadata"]["annotations"]["helm.sh/resource-policy"],
+            "keep"
+        );
+    }
+}
+
+#[test]
+fn a_shared_target_grants_what_the_other_services_need_too() {
+    let assets = assets();
+    let role = |values: Value, kind: &str| {
+        let objects = target(values).render(&assets).unwrap();
+        let found = named(&objects, kind, "edge-target-cluster-access");
+        found["rules"].as_array().cloned().unwrap_or_default()
+    };
+    let shared = json!({"namespaces": ["openstack"], "profile": "shared"});
+    assert_eq!(role(shared.clone(), "Role").len(), 20);
+    assert_eq!(role(shared, "ClusterRole").len(), 3);
+
+    let delegator = json!({"namespaces": ["openstack"], "profile": "shared", "authDelegatorBinding": true});
+    let cluster = role(delegator, "ClusterRole");
+    assert_eq!(cluster.len(), 4);
+    assert_eq!(cluster[2]["verbs"], json!(["get", "create", "patch", "delete"]));
+    assert_eq!(cluster[3]["resourceNames"], json!(["system:auth-delegator"]));
+    assert_eq!(cluster[3]["verbs"], json!(["bind"]));
+}
+
+#[test]
+fn no_target_hands_out_the_right_to_grant_more_than_it_has() {
+    let assets = assets();
+    for profile in ["glance", "shared"] {
+        let values = json!({"namespaces": ["openstack"], "profile": profile});
+        for object in target(values).render(&assets).unwrap() {
+            let text = object["rules"].to_string();
+            for forbidden in ["\"*\"", "escalate", "bind\"", "impersonate"] {
+                assert!(!text.contains(forbidden), "{profile}: {object}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_without_namespaces_is_refused_before_anything_is_granted() {
+    let assets = assets();
+    let values = [json!({}), json!({"namespaces": []}), json!({"namespaces": null})];
+    for values in values {
+        let error = target(values.clone()).render(&assets).unwrap_err();
+        assert!(error.to_string().contains(NO_NAMESPACES), "{values}: {error}");
+    }
+    // Whoever renders one file of it gets the same answer.
+    for entry in fs::read_dir(Chart::TargetClusterAccess.folder().join("templates")).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        if !file.starts_with('_') {
+            let only = format!("templates/{file}");
+            let release = target(json!({}));
+            let error = release
+                .helm(&assets, "template", &["--show-only", &only])
+                .unwrap_err();
+            assert!(error.to_string().contains(NO_NAMESPACES), "{file}: {error}");
+        }
+    }
+    let error = target(json!({"namespaces": ["a"], "profile": "all"}))
+        .render(&assets)
+        .unwrap_err();
+    assert!(error.to_string().contains("values.profile"), "{error}");
+}
+
+#[test]
+fn a_target_grants_its_whole_cluster_only_when_asked_to() {
+    let assets = assets();
+    let objects = target(json!({"clusterWide": true})).render(&assets).unwrap();
+    assert!(!objects.iter().any(|o| o["kind"] == "Role"));
+    let role = named(&objects, "ClusterRole", "edge-target-cluster-access");
+    let stores: &[Rule] = &[("external-secrets.io", &["clustersecretstores"], READ)];
+    assert_eq!(role["rules"], rules(&[stores, &TARGET[..]].concat()));
+
+    let listed = json!({"namespaces": ["openstack"], "createNamespaces": false});
+    let objects = target(listed).render(&assets).unwrap();
+    assert!(!objects.iter().any(|o| o["kind"] == "Namespace"));
+}
+
+#[test]
+fn helm_finds_nothing_to_complain_about() {
+    let assets = assets();
+    hub(json!({})).helm(&assets, "lint", &["--strict"]).unwrap();
+    target(json!({"namespaces": ["openstack"]}))
+        .helm(&assets, "lint", &["--strict"])
+        .unwrap();
+}
