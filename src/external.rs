@@ -1,7 +1,8 @@
 //! Kinds that other operators define: their coordinates, and the few facts we read from them.
 //!
-//! Objects of these kinds stay untyped JSON. We write three of them and read one or two fields of the
-//! rest, so a full type would only be a way to lose fields that a newer version of their operator adds.
+//! Objects of these kinds stay untyped JSON. We write three of them and read one or two fields of
+//! the rest, so a full type would only be a way to lose fields that a newer version of their
+//! operator adds.
 
 pub mod gateway;
 pub mod mariadb;
@@ -23,7 +24,8 @@ pub fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// Whether the object is ready by the habit of its operator: `Ready` is `True`. Nothing else is read.
+/// Whether the object is ready by the habit of its operator: `Ready` is `True`. Nothing else is
+/// read.
 pub fn is_ready(object: &Value) -> bool {
     is_true(object, "Ready")
 }

@@ -30,9 +30,9 @@ pub enum Acceptance {
 /// Judges `status.parents` of a route in namespace `namespace`.
 ///
 /// Only the wanted parent counts, and only what it says about the current generation, so the former
-/// parent's consent does not outlive a change (contract: workload, `HTTPRoute`; better than the Go operator,
-/// which takes anybody's). A parent that accepts the route but cannot resolve its backend serves errors,
-/// hence is not counted as accepting.
+/// parent's consent does not outlive a change (contract: workload, `HTTPRoute`; better than the Go
+/// operator, which takes anybody's). A parent that accepts the route but cannot resolve its backend
+/// serves errors, hence is not counted as accepting.
 pub fn acceptance(route: &Value, namespace: &str, wanted: Parent<'_>) -> Acceptance {
     let generation = route
         .pointer("/metadata/generation")

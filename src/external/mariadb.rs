@@ -16,7 +16,8 @@ pub const GRANT: Kind = Kind::namespaced(GROUP, VERSION, "Grant", "grants");
 const GROUP: &str = "k8s.mariadb.com";
 const VERSION: &str = "v1alpha1";
 
-/// Since when the cluster has been ready without a break; `None` while it is not ready or does not say.
+/// Since when the cluster has been ready without a break; `None` while it is not ready or does not
+/// say.
 ///
 /// A migration that failed before this moment may have failed for want of a database.
 pub fn ready_since(cluster: &Value) -> Option<Timestamp> {

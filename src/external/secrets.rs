@@ -1,4 +1,5 @@
-//! The External Secrets operator: the stores and the `ExternalSecret`s that fill our inputs. Only read.
+//! The External Secrets operator: the stores and the `ExternalSecret`s that fill our inputs. Only
+//! read.
 
 use target_registry::Kind;
 

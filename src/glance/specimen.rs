@@ -98,8 +98,8 @@ pub fn with(patch: &Value) -> Glance {
     .unwrap()
 }
 
-/// Checks that `object` is what the API server knows as `T`: every field has a known name and type, and
-/// nothing is null.
+/// Checks that `object` is what the API server knows as `T`: every field has a known name and type,
+/// and nothing is null.
 pub fn assert_is<T: Serialize + DeserializeOwned>(object: &Value) {
     let known: T = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(&serde_json::to_value(known).unwrap(), object);

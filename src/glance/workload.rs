@@ -1,8 +1,8 @@
 //! The objects that serve the API, as the operator wants them.
 //!
-//! Everything here is a pure function from the custom resource and the outputs of earlier steps to JSON
-//! that is ready to be applied: no status, no marks of ownership and no nulls, since an applied null claims
-//! a field. Whoever applies an object marks it as ours (contract: workload).
+//! Everything here is a pure function from the custom resource and the outputs of earlier steps to
+//! JSON that is ready to be applied: no status, no marks of ownership and no nulls, since an
+//! applied null claims a field. Whoever applies an object marks it as ours (contract: workload).
 
 pub mod cache_sidecar;
 pub mod command;

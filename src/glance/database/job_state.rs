@@ -43,7 +43,8 @@ pub enum Verdict {
     Foreign,
     /// It has not ended: wait, whatever its template is.
     Running {
-        /// It runs another template than wanted. Harmless to replace as long as nothing of it ever started.
+        /// It runs another template than wanted. Harmless to replace as long as nothing of it ever
+        /// started.
         outdated: bool,
     },
     /// It did what is wanted: done.
@@ -103,8 +104,8 @@ pub fn judge(live: Option<&Value>, ours: bool, wanted: &MigrationJob, moment: Mo
     }
 }
 
-/// A failed Job is tried again when its template, its database connection or the user's button changed, when
-/// the database came back after it failed, or when the pause is over.
+/// A failed Job is tried again when its template, its database connection or the user's button
+/// changed, when the database came back after it failed, or when the pause is over.
 fn failed(job: &Value, at: Option<Timestamp>, wanted: &MigrationJob, moment: Moment) -> Verdict {
     if annotation(job, RETRY_KEY) != Some(wanted.keys().retry.as_str()) {
         return Verdict::FailedStale { attempt: 1 };
@@ -138,8 +139,8 @@ fn pause(attempts: u32) -> Duration {
         .min(LONGEST_PAUSE)
 }
 
-/// How the Job ended; `None` while it has not. `Failed` wins should both be set. A suspended Job, and one
-/// whose end is only announced, have not ended.
+/// How the Job ended; `None` while it has not. `Failed` wins should both be set. A suspended Job,
+/// and one whose end is only announced, have not ended.
 pub fn terminal(job: &Value) -> Option<Terminal<'_>> {
     let outcome = if is_true(job, "Failed") {
         let reason = crate::external::condition(job, "Failed")?["reason"].as_str();
@@ -160,7 +161,8 @@ pub fn terminal(job: &Value) -> Option<Terminal<'_>> {
     })
 }
 
-/// How long the Job took from its creation to its end; never negative. `None` while it has not ended.
+/// How long the Job took from its creation to its end; never negative. `None` while it has not
+/// ended.
 pub fn duration(job: &Value) -> Option<Duration> {
     let end = terminal(job)?.at?;
     let created: Timestamp = job["metadata"]["creationTimestamp"]
@@ -170,7 +172,8 @@ pub fn duration(job: &Value) -> Option<Duration> {
     Some(Duration::try_from(end.duration_since(created)).unwrap_or_default())
 }
 
-/// Whether nothing of the Job ever ran, so that replacing it interrupts nothing. `pods` are the Job's own.
+/// Whether nothing of the Job ever ran, so that replacing it interrupts nothing. `pods` are the
+/// Job's own.
 pub fn never_started(job: &Value, pods: &[Value]) -> bool {
     let counted = |field: &str| job["status"][field].as_i64().unwrap_or(0);
     if counted("failed") + counted("succeeded") + counted("ready") > 0 {

@@ -61,7 +61,8 @@ pub struct MigrationJob {
 pub struct Keys {
     /// The whole pod template.
     pub template: String,
-    /// What decides the schema alone. A new `ConfigMap` is no reason to repeat a Job that succeeded.
+    /// What decides the schema alone. A new `ConfigMap` is no reason to repeat a Job that
+    /// succeeded.
     pub schema: String,
     /// The template, the database connection and the user's button.
     pub retry: String,
@@ -121,8 +122,8 @@ pub fn migration_job(
                 (ATTEMPT): "1",
             },
         },
-        // Neither a deadline, since a migration takes as long as there are rows, nor a time to live: the
-        // finished Job is the record of the schema.
+        // Neither a deadline, since a migration takes as long as there are rows, nor a time to
+        // live: the finished Job is the record of the schema.
         "spec": { "backoffLimit": BACKOFF_LIMIT, "template": template },
     });
     MigrationJob {
@@ -163,10 +164,12 @@ fn database_host(spec: &GlanceSpec, namespace: &str) -> String {
     }
 }
 
-/// Why no migration may run: the image is of another release than the schema it would be recorded as.
+/// Why no migration may run: the image is of another release than the schema it would be recorded
+/// as.
 ///
-/// Only a tag that reads as a release can say so; a digest, or a tag such as `latest`, is trusted. A binary
-/// of the wrong release finds its own schema in place, succeeds, and a release nobody runs gets recorded.
+/// Only a tag that reads as a release can say so; a digest, or a tag such as `latest`, is trusted.
+/// A binary of the wrong release finds its own schema in place, succeeds, and a release nobody runs
+/// gets recorded.
 pub fn image_release_mismatch(spec: &GlanceSpec) -> Option<String> {
     let tag = spec.image.tag.as_deref().filter(|tag| !tag.is_empty())?;
     let wanted = &spec.open_stack_release;
@@ -220,8 +223,8 @@ impl Migration<'_> {
             .to_vec()
     }
 
-    /// Which upgrade a phase belongs to. Part of its keys, so that a Job left over from an earlier upgrade
-    /// with the same image tag does not pass for this one's.
+    /// Which upgrade a phase belongs to. Part of its keys, so that a Job left over from an earlier
+    /// upgrade with the same image tag does not pass for this one's.
     fn transition(self) -> String {
         match self {
             Self::Sync => String::new(),
@@ -252,8 +255,8 @@ impl MigrationJob {
         &self.keys
     }
 
-    /// Whether a finished Job without our keys may count as this one. A phase is cheap to repeat and not to
-    /// skip, so only the sync takes over what another operator finished.
+    /// Whether a finished Job without our keys may count as this one. A phase is cheap to repeat
+    /// and not to skip, so only the sync takes over what another operator finished.
     pub(super) fn takes_over(&self) -> bool {
         self.takes_over
     }

@@ -1,7 +1,7 @@
 //! What a managed database asks of the `MariaDB` operator: a database, a user, its rights.
 //!
-//! No `cleanupPolicy` is sent, so its default holds and removing an object drops what it stands for. Most
-//! fields are immutable over there; a field that was once left out stays out.
+//! No `cleanupPolicy` is sent, so its default holds and removing an object drops what it stands
+//! for. Most fields are immutable over there; a field that was once left out stays out.
 
 use glance_api::Glance;
 use glance_api::defaults;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::glance::workload::Identity;
 use crate::release::{LaunchMode, launch_mode};
 
-/// Connections one worker process may hold: `SQLAlchemy`'s pool and its overflow as oslo.db sets them.
+/// Connections one worker process may hold: `SQLAlchemy`'s pool and its overflow as oslo.db sets
+/// them.
 const CONNECTIONS_PER_WORKER: i64 = 5 + 50;
 /// Connections for what is not a worker: migrations, a purge run, a person who looks.
 const HEADROOM: i64 = 10;
@@ -40,7 +41,8 @@ pub struct Login {
 pub fn provisioning(glance: &Glance, id: Identity<'_>) -> Option<Provisioning> {
     let database = &glance.spec.database;
     let cluster = &database.cluster_ref.as_ref()?.name;
-    // Sent although it reads like a default: the default over there is `true`, and it cannot be changed.
+    // Sent although it reads like a default: the default over there is `true`, and it cannot be
+    // changed.
     let server = json!({ "name": cluster, "waitForIt": false });
 
     let login = (defaults::credentials_mode(database) == CredentialsMode::Static).then(|| Login {
@@ -92,10 +94,11 @@ fn object(kind: &str, id: Identity<'_>, spec: &Value) -> Value {
     })
 }
 
-/// The connections the API may ever ask for: a lower limit turns load into errors, and the default of ten
-/// is less than two workers on two pods hold in the worst case.
+/// The connections the API may ever ask for: a lower limit turns load into errors, and the default
+/// of ten is less than two workers on two pods hold in the worst case.
 ///
-/// Every pod the autoscaler or a surge may add counts. The server's own limit still stands above it.
+/// Every pod the autoscaler or a surge may add counts. The server's own limit still stands above
+/// it.
 fn max_user_connections(glance: &Glance) -> i64 {
     let spec = &glance.spec;
     let replicas = spec

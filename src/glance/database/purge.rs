@@ -1,4 +1,5 @@
-//! The purge: a `CronJob` that deletes for good what was soft-deleted long enough, and what its runs say.
+//! The purge: a `CronJob` that deletes for good what was soft-deleted long enough, and what its
+//! runs say.
 
 use std::fmt::Write as _;
 
@@ -103,10 +104,11 @@ pub fn cron_job(glance: &Glance, id: Identity<'_>, config_map: &str) -> Value {
 
 /// One pass over everything but images; with the images table, as many as its rows need.
 ///
-/// An image has many child rows, and both commands stop at the same number of rows per table. One pass of each
-/// would leave children behind whose images then cannot go, and the run would fail on any backlog. So the
-/// children are purged until nothing is deleted any more, and once more whenever the images table refuses
-/// (the log may be set too quiet to tell what was deleted). Bounded, because rows may come faster than they go.
+/// An image has many child rows, and both commands stop at the same number of rows per table. One
+/// pass of each would leave children behind whose images then cannot go, and the run would fail on
+/// any backlog. So the children are purged until nothing is deleted any more, and once more
+/// whenever the images table refuses (the log may be set too quiet to tell what was deleted).
+/// Bounded, because rows may come faster than they go.
 fn script(settings: &DbPurge) -> String {
     let purge = |what: &str| {
         format!(
@@ -149,8 +151,8 @@ fn age_in_days(settings: &DbPurge) -> i32 {
 
 /// The ended runs among `jobs`, newest first: those that the `CronJob` with this UID controls.
 ///
-/// A Job made by hand from the `CronJob` carries the reference too, and counts. Runs of one second are told
-/// apart by name.
+/// A Job made by hand from the `CronJob` carries the reference too, and counts. Runs of one second
+/// are told apart by name.
 pub fn ended_runs<'a>(
     jobs: impl IntoIterator<Item = &'a Value>,
     cron_job_uid: &str,
@@ -176,8 +178,8 @@ pub fn ended_runs<'a>(
 
 /// The runs to count, oldest first, when the run with the UID `last` was the last one counted.
 ///
-/// When that one is gone from the history, what is left of the older runs cannot be told from the newer ones, and
-/// only the newest counts: rather one too few than one twice.
+/// When that one is gone from the history, what is left of the older runs cannot be told from the
+/// newer ones, and only the newest counts: rather one too few than one twice.
 pub fn uncounted<'a>(runs: &[Run<'a>], last: Option<&str>) -> Vec<Run<'a>> {
     let newer = match last {
         None => runs.len(),
@@ -188,7 +190,8 @@ pub fn uncounted<'a>(runs: &[Run<'a>], last: Option<&str>) -> Vec<Run<'a>> {
 
 /// Judges the purge by its newest ended run. `phase` is the upgrade that goes on, if one does.
 ///
-/// A pause outranks a failure: a `CronJob` that is suspended never makes the run that would clear it.
+/// A pause outranks a failure: a `CronJob` that is suspended never makes the run that would clear
+/// it.
 pub fn judge(
     spec: &GlanceSpec,
     newest: Option<&Run<'_>>,
@@ -306,8 +309,9 @@ mod tests {
         );
     }
 
-    /// Runs the script with the images table against a stand-in that has `children` passes of child rows to
-    /// delete, logs them or not, and refuses images before they are gone. Returns the calls and the status.
+    /// Runs the script with the images table against a stand-in that has `children` passes of child
+    /// rows to delete, logs them or not, and refuses images before they are gone. Returns the calls
+    /// and the status.
     fn run(children: u32, logs: bool, broken: bool) -> (Vec<String>, i32) {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("glance-manage");

@@ -1,8 +1,8 @@
 //! The sidecar that keeps the image cache small: a shell loop around Glance's own two commands.
 //!
-//! Nothing but the pruner enforces the maximum of the cache, so the loop looks at the size more often
-//! than at the clock. It absorbs every failure: it shares the pod with the API, and a pruner that fails
-//! fails on all replicas at once.
+//! Nothing but the pruner enforces the maximum of the cache, so the loop looks at the size more
+//! often than at the clock. It absorbs every failure: it shares the pod with the API, and a pruner
+//! that fails fails on all replicas at once.
 
 use glance_api::defaults;
 use glance_api::glance::{GlanceSpec, ImageCacheSpec};
@@ -17,10 +17,10 @@ const POLL: i64 = 30;
 
 /// The loop below the assignments.
 ///
-/// The shell is the first process of its container, so without a trap it would ignore SIGTERM and hold
-/// the pod for its whole grace period. The pause runs in the background because a trap waits for a
-/// foreground command, but not for `wait`. The three directories left out hold entries that the pruner
-/// cannot free for a day and that would keep the size trigger on.
+/// The shell is the first process of its container, so without a trap it would ignore SIGTERM and
+/// hold the pod for its whole grace period. The pause runs in the background because a trap waits
+/// for a foreground command, but not for `wait`. The three directories left out hold entries that
+/// the pruner cannot free for a day and that would keep the size trigger on.
 const LOOP: &str = r#"elapsed=0
 failures=0
 running=yes

@@ -1,7 +1,7 @@
 //! How the API server is started: the argument list of both launch modes.
 //!
-//! The list is part of the contract, token by token. What uWSGI needs beyond it travels as environment
-//! (see [`environment`](super::environment)).
+//! The list is part of the contract, token by token. What uWSGI needs beyond it travels as
+//! environment (see [`environment`](super::environment)).
 
 use glance_api::defaults;
 use glance_api::glance::GlanceSpec;

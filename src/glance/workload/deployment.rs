@@ -19,7 +19,8 @@ pub enum LiveReplicas {
     Shared,
 }
 
-/// The desired Deployment. `replicas` comes from [`replicas`]; `None` leaves the field to its owner.
+/// The desired Deployment. `replicas` comes from [`replicas`]; `None` leaves the field to its
+/// owner.
 pub fn deployment(
     glance: &Glance,
     id: Identity<'_>,
@@ -44,10 +45,10 @@ pub fn deployment(
 
 /// The replica count to send.
 ///
-/// Without autoscaling it is ours. With it, the first install starts at the autoscaler's lower bound, and
-/// a Deployment that exists keeps its count: sent again while only we assert it, since a field we alone
-/// own falls back to 1 when we drop it; left out as soon as the autoscaler asserts it, since a copy that is a
-/// moment old would undo a scale-up.
+/// Without autoscaling it is ours. With it, the first install starts at the autoscaler's lower
+/// bound, and a Deployment that exists keeps its count: sent again while only we assert it, since a
+/// field we alone own falls back to 1 when we drop it; left out as soon as the autoscaler asserts
+/// it, since a copy that is a moment old would undo a scale-up.
 pub fn replicas(glance: &Glance, live: LiveReplicas) -> Option<i64> {
     if glance.spec.autoscaling.is_none() {
         return Some(i64::from(defaults::replicas(&glance.spec)));

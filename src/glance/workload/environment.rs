@@ -1,5 +1,5 @@
-//! The environment of our containers: credentials by reference, and the settings of uWSGI and of the S3
-//! library that the argument list has no place for.
+//! The environment of our containers: credentials by reference, and the settings of uWSGI and of
+//! the S3 library that the argument list has no place for.
 
 use glance_api::defaults;
 use glance_api::glance::GlanceSpec;
@@ -29,7 +29,8 @@ pub fn from_secret(name: &str, secret: &SecretKeyRef) -> Value {
     json!({ "name": name, "valueFrom": { "secretKeyRef": { "name": secret.name, "key": secret.key } } })
 }
 
-/// The DSN, from the Secret that the operator derives. oslo.config prefers it to the file's placeholder.
+/// The DSN, from the Secret that the operator derives. oslo.config prefers it to the file's
+/// placeholder.
 pub fn database_connection(name: &str) -> Value {
     from_secret(
         "OS_DATABASE__CONNECTION",
@@ -62,8 +63,8 @@ pub fn api(name: &str, spec: &GlanceSpec, password: &SecretKeyRef) -> Vec<Value>
 
 /// The environment of a migration Job.
 ///
-/// One attempt to connect instead of endless ones: a Job that cannot reach its database has to fail, or
-/// nobody ever learns of it. Its back-off makes the further attempts.
+/// One attempt to connect instead of endless ones: a Job that cannot reach its database has to
+/// fail, or nobody ever learns of it. Its back-off makes the further attempts.
 pub fn migration(name: &str) -> Vec<Value> {
     vec![
         database_connection(name),
@@ -74,7 +75,8 @@ pub fn migration(name: &str) -> Vec<Value> {
 /// The settings of uWSGI that real Glance needs, each seen to matter with uWSGI 2.0.
 fn uwsgi(spec: &GlanceSpec) -> Vec<Value> {
     vec![
-        // SIGTERM reloads uWSGI by default: the pod would drop its requests, come back and be killed.
+        // SIGTERM reloads uWSGI by default: the pod would drop its requests, come back and be
+        // killed.
         plain(
             "UWSGI_HOOK_MASTER_START",
             "unix_signal:15 gracefully_kill_them_all",
@@ -92,8 +94,9 @@ fn uwsgi(spec: &GlanceSpec) -> Vec<Value> {
     ]
 }
 
-/// What is left of the grace period for requests in flight: after the pause before SIGTERM, and five
-/// seconds before the kubelet kills. At least one second, so that uWSGI does not take it for "for ever".
+/// What is left of the grace period for requests in flight: after the pause before SIGTERM, and
+/// five seconds before the kubelet kills. At least one second, so that uWSGI does not take it for
+/// "for ever".
 fn mercy(spec: &GlanceSpec) -> i64 {
     let grace = defaults::termination_grace_period_seconds(spec);
     let pause = defaults::pre_stop_sleep_seconds(spec);

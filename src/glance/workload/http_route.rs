@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{API_PORT, Identity, labels};
 use crate::external::gateway::Parent;
 
-/// The longest a request may take. Gateways cut after seconds by default, and a transfer of many GiB
-/// takes hours; without any limit nothing would ever free a worker of a stalled one.
+/// The longest a request may take. Gateways cut after seconds by default, and a transfer of many
+/// GiB takes hours; without any limit nothing would ever free a worker of a stalled one.
 const REQUEST_TIMEOUT: &str = "4h";
 
 /// The desired `HTTPRoute`, when `spec.gateway` asks for one.
@@ -62,8 +62,8 @@ pub fn parent<'a>(gateway: &'a GatewaySpec, namespace: &'a str) -> Parent<'a> {
 
 /// `status.endpoint`: the gateway's address when there is one, else the Service's.
 ///
-/// TLS ends at the gateway, whatever the listener's port. A path prefix is part of the address (better than
-/// the Go operator, whose address answers 404 then).
+/// TLS ends at the gateway, whatever the listener's port. A path prefix is part of the address
+/// (better than the Go operator, whose address answers 404 then).
 pub fn endpoint(glance: &Glance, id: Identity<'_>) -> String {
     match &glance.spec.gateway {
         Some(gateway) => {

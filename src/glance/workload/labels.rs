@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 /// Label of the pods of db-sync and phase Jobs, with the Glance's name as value.
 ///
-/// A key of its own: whoever looks for "the API pod" asks for the instance label alone, and finished
-/// migration pods stay around.
+/// A key of its own: whoever looks for "the API pod" asks for the instance label alone, and
+/// finished migration pods stay around.
 pub const MIGRATION_OF: &str = "glance.openstack.c5c3.io/migration-of";
 
 /// What a pod of ours does.

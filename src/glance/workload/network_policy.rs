@@ -6,8 +6,8 @@
 //! | `{name}-keystone-egress` | the same | egress to Keystone, without which every token is refused |
 //! | `{name}-jobs-egress` | migration pods | egress to DNS and database |
 //!
-//! Policies add up, so the first has exactly the rules that outside checks count. Destinations stay open on
-//! purpose: DNS may be a node-local address and stores lie outside the cluster.
+//! Policies add up, so the first has exactly the rules that outside checks count. Destinations stay
+//! open on purpose: DNS may be a node-local address and stores lie outside the cluster.
 
 use std::collections::BTreeSet;
 
@@ -119,8 +119,8 @@ fn policy(id: Identity<'_>, name: &str, pods: &Value, mut spec: Value) -> Value 
 
 /// Who may call the API: the named sources, the gateway's namespace, and whoever probes it.
 ///
-/// A placed Glance is probed by its cluster's API server. The operator's namespace is on another cluster
-/// then, and the namespace of that name over there is a stranger's.
+/// A placed Glance is probed by its cluster's API server. The operator's namespace is on another
+/// cluster then, and the namespace of that name over there is a stranger's.
 fn sources(
     glance: &Glance,
     wanted: &NetworkPolicySpec,
@@ -205,8 +205,8 @@ fn s3_ports(hosts: &[String]) -> Vec<u16> {
     ports.into_iter().collect()
 }
 
-/// The port of a store's URL. What is no URL, names no host or an impossible port gives none; there is no
-/// falling back from a port that was meant and is wrong.
+/// The port of a store's URL. What is no URL, names no host or an impossible port gives none; there
+/// is no falling back from a port that was meant and is wrong.
 fn s3_port(host: &str) -> Option<u16> {
     let url = Url::parse(host).ok()?;
     url.host_str().filter(|host| !host.is_empty())?;

@@ -8,12 +8,12 @@ use super::{Identity, labels};
 
 /// The desired `PodDisruptionBudget`.
 ///
-/// One pod has to stay where there are several; where there may be one only, that rule would block every
-/// drain. The lower bound is the autoscaler's while there is one.
+/// One pod has to stay where there are several; where there may be one only, that rule would block
+/// every drain. The lower bound is the autoscaler's while there is one.
 ///
-/// Job pods are left out by the label the Job controller gives them rather than by component: API pods of
-/// an older template without the component label have to stay protected, and Job pods, ready at once,
-/// must not count as API pods.
+/// Job pods are left out by the label the Job controller gives them rather than by component: API
+/// pods of an older template without the component label have to stay protected, and Job pods,
+/// ready at once, must not count as API pods.
 pub fn pod_disruption_budget(glance: &Glance, id: Identity<'_>) -> Value {
     let bound = if defaults::replica_floor(&glance.spec) > 1 {
         "minAvailable"

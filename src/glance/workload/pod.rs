@@ -57,8 +57,8 @@ pub fn pod_security() -> Value {
     json!({ "fsGroup": containers::OPENSTACK_ID })
 }
 
-/// Both values reach the process as environment, so only a restart makes a rotation effective. Config and
-/// stores need no digest: the names of their objects carry one.
+/// Both values reach the process as environment, so only a restart makes a rotation effective.
+/// Config and stores need no digest: the names of their objects carry one.
 fn annotations(inputs: PodInputs<'_>) -> Map<String, Value> {
     [
         (DB_CONNECTION_HASH, inputs.dsn_digest),

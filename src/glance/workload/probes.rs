@@ -17,8 +17,8 @@ pub fn startup() -> Value {
     })
 }
 
-/// Waits as long as the readiness probe does, because under uWSGI the check needs a free worker and the
-/// kubelet's second is less than a request in flight takes.
+/// Waits as long as the readiness probe does, because under uWSGI the check needs a free worker and
+/// the kubelet's second is less than a request in flight takes.
 pub fn liveness() -> Value {
     json!({
         "httpGet": { "path": HEALTH_PATH, "port": API_PORT },

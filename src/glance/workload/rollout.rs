@@ -1,7 +1,7 @@
 //! What a live Deployment says about its own roll-out.
 //!
-//! Every judgement reads the object as the apply returned it or as the watch last showed it, and nothing
-//! else: no clock, no pods, no memory of earlier passes.
+//! Every judgement reads the object as the apply returned it or as the watch last showed it, and
+//! nothing else: no clock, no pods, no memory of earlier passes.
 
 use std::fmt::Write as _;
 
@@ -40,8 +40,9 @@ pub fn selector_differs(live: &Value, desired: &Value) -> bool {
 
 /// The merge patch that has to go first when the strategy becomes `Recreate`.
 ///
-/// The API server filled in `rollingUpdate` when nobody wrote it, so no apply of ours owns the field and
-/// none removes it, yet the two exclude each other: without this patch the apply is refused for ever.
+/// The API server filled in `rollingUpdate` when nobody wrote it, so no apply of ours owns the
+/// field and none removes it, yet the two exclude each other: without this patch the apply is
+/// refused for ever.
 pub fn recreate_patch(live: &Value, desired: &Value) -> Option<Value> {
     let recreate = desired["spec"]["strategy"]["type"] == "Recreate";
     let wedged = live.pointer("/spec/strategy/rollingUpdate").is_some();
@@ -57,7 +58,8 @@ impl<'a> Rollout<'a> {
         Self { live }
     }
 
-    /// Applies the whole decision list. `upgrading` is whether `status.upgradePhase` is `RollingUpdate`.
+    /// Applies the whole decision list. `upgrading` is whether `status.upgradePhase` is
+    /// `RollingUpdate`.
     pub fn judge(self, upgrading: bool) -> Judgement {
         if let Some(failure) = self.failure() {
             return Judgement::Waiting(self.sentence(NOT_AVAILABLE, Some(&failure)));
@@ -77,8 +79,8 @@ impl<'a> Rollout<'a> {
         self.number("/status/observedGeneration") >= self.number("/metadata/generation")
     }
 
-    /// Whether the API serves. Tolerant of surge on purpose: old pods count, so a plain roll-out does not
-    /// look like an outage.
+    /// Whether the API serves. Tolerant of surge on purpose: old pods count, so a plain roll-out
+    /// does not look like an outage.
     pub fn is_ready(self) -> bool {
         self.is_observed()
             && self.ready() >= self.desired()
@@ -90,8 +92,8 @@ impl<'a> Rollout<'a> {
         self.is_observed() && self.replicas() > 0 && self.updated() == self.replicas()
     }
 
-    /// Whether exactly the desired pods exist, all of the current template and all ready. Contracting the
-    /// schema drops columns that older pods still read, so nothing less will do.
+    /// Whether exactly the desired pods exist, all of the current template and all ready.
+    /// Contracting the schema drops columns that older pods still read, so nothing less will do.
     pub fn is_complete(self) -> bool {
         let desired = self.desired();
         self.is_observed()
@@ -107,8 +109,8 @@ impl<'a> Rollout<'a> {
 
     /// Why the roll-out of the current template will not come to an end by itself.
     ///
-    /// The old pods of a surge keep `Available` and the ready count up for ever, so a broken image shows
-    /// nowhere else.
+    /// The old pods of a surge keep `Available` and the ready count up for ever, so a broken image
+    /// shows nowhere else.
     pub fn failure(self) -> Option<String> {
         if !self.is_observed() {
             // The conditions still speak of the former template.

@@ -35,10 +35,11 @@ pub fn service(id: Identity<'_>, selection: Selection) -> Value {
 
 /// The selection for this pass, after the Deployment was applied.
 ///
-/// Wide until every pod carries the component label, or pods of an older template would drop out of the
-/// endpoints. Narrow for ever after, since each later roll-out loses convergence for a while and widening
-/// would let purge pods in, which answer nothing. `live` has to be what the API server holds now: an older
-/// copy could widen again. It is looked at only when the roll-out has not converged.
+/// Wide until every pod carries the component label, or pods of an older template would drop out of
+/// the endpoints. Narrow for ever after, since each later roll-out loses convergence for a while
+/// and widening would let purge pods in, which answer nothing. `live` has to be what the API server
+/// holds now: an older copy could widen again. It is looked at only when the roll-out has not
+/// converged.
 pub fn selection(rollout: Rollout<'_>, live: Option<&Value>) -> Selection {
     let narrowed =
         || live.is_some_and(|live| live["spec"]["selector"][COMPONENT] == Component::Api.as_str());

@@ -1,7 +1,7 @@
 //! Volumes and where they are mounted; the same few for all our pods.
 //!
-//! The names `config` and `backends` are a contract: recovery of the last good config and the backend
-//! controller read the live Deployment by them.
+//! The names `config` and `backends` are a contract: recovery of the last good config and the
+//! backend controller read the live Deployment by them.
 
 use glance_api::common::Quantity;
 use glance_api::defaults;
@@ -108,7 +108,8 @@ fn config(config_map: &str) -> Value {
     json!({ "name": CONFIG, "configMap": { "name": config_map } })
 }
 
-/// The TLS files as the DSN names them, readable for the group only: the pod's `fsGroup` has to be set.
+/// The TLS files as the DSN names them, readable for the group only: the pod's `fsGroup` has to be
+/// set.
 ///
 /// Both references may name one Secret; their `key` is not used.
 fn db_tls(spec: &GlanceSpec) -> Option<Value> {
