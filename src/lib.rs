@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod backoff;
 pub mod cli;
+pub mod cluster;
 pub mod dsn;
 pub mod duration;
 pub mod external;

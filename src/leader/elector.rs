@@ -8,6 +8,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use target_registry::{error_code, error_text};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -116,7 +117,9 @@ impl Elector {
                 Ok(Ok(Standing::Follows(holder))) => {
                     format!("the leader lease is held by {holder}")
                 }
-                Ok(Err(error)) => format!("cannot acquire the leader lease: {}", text(&error)),
+                Ok(Err(error)) => {
+                    format!("cannot acquire the leader lease: {}", error_text(&error))
+                }
                 Err(_) => "cannot acquire the leader lease: no answer".to_owned(),
             };
             if news != last {
@@ -143,7 +146,7 @@ impl Elector {
                     return Err(Error::Lost);
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(error = text(&error), "leader lease not renewed");
+                    tracing::warn!(error = error_text(&error), "leader lease not renewed");
                 }
                 Err(_) => tracing::warn!("leader lease not renewed: no answer"),
             }
@@ -164,12 +167,14 @@ impl Elector {
             && let Some((lease, _)) = self.seen.clone()
         {
             match self.write(Some(&lease)).await {
-                Err(error) if matches!(code(&error), Some(404 | 409)) => self.seen = None,
+                Err(error) if matches!(error_code(&error), Some(404 | 409)) => self.seen = None,
                 written => return written,
             }
         }
         let lease = match self.api.get(LEASE).await {
-            Err(error) if code(&error) == Some(404) => return self.write_or_follow(None).await,
+            Err(error) if error_code(&error) == Some(404) => {
+                return self.write_or_follow(None).await;
+            }
             found => found?,
         };
         match self.look(lease) {
@@ -198,7 +203,7 @@ impl Elector {
     /// Somebody else was faster: that is no error, the next look tells who.
     async fn write_or_follow(&mut self, old: Option<&Lease>) -> kube::Result<Standing> {
         match self.write(old).await {
-            Err(error) if code(&error) == Some(409) => {
+            Err(error) if error_code(&error) == Some(409) => {
                 Ok(Standing::Follows("a faster candidate".to_owned()))
             }
             written => written,
@@ -247,7 +252,9 @@ impl Elector {
                 tracing::info!("released the leader lease");
                 self.announce("stopped leading");
             }
-            Ok(Err(error)) => tracing::warn!(error = text(&error), "leader lease not released"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = error_text(&error), "leader lease not released");
+            }
             Err(_) => tracing::warn!("leader lease not released: no answer"),
         }
     }
@@ -279,20 +286,5 @@ impl Elector {
         let message = format!("{} {what}", self.election.identity);
         let notice = Notice::normal("LeaderElection", message);
         self.election.events.publish(&reference, notice);
-    }
-}
-
-fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
-}
-
-/// The sentence for people; the error's own text repeats the whole status.
-fn text(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }

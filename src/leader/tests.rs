@@ -44,14 +44,14 @@ impl Fake {
         let replace = |fake: State<Self>, Json(lease): Json<Value>| {
             fake.0.answered(move |fake| fake.put(lease, false))
         };
-        let patch = |fake: State<Self>, Json(patch): Json<json_patch::Patch>| {
+        let change = |fake: State<Self>, Json(patch): Json<json_patch::Patch>| {
             fake.0.answered(move |fake| fake.patch(&patch))
         };
         let router = Router::new()
             .route(path, post(create))
             .route(
                 &format!("{path}/{LEASE}"),
-                get(read).put(replace).patch(patch),
+                get(read).put(replace).patch(change),
             )
             .with_state(self.clone());
         Client::new(router, "default")

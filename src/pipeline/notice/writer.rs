@@ -14,6 +14,7 @@ use kube::{
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use target_registry::{error_code, error_text};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{Item, Notice, cut};
@@ -82,8 +83,7 @@ impl Writer {
         let api = Api::namespaced(client.clone(), namespace);
         let error = match tokio::time::timeout(DEADLINE, self.raise(&api, &event)).await {
             Ok(Ok(())) => return,
-            Ok(Err(kube::Error::Api(status))) => status.message.clone(),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => error_text(&error),
             Err(elapsed) => elapsed.to_string(),
         };
         tracing::warn!(
@@ -104,13 +104,13 @@ impl Writer {
             let count = count.saturating_add(1);
             match patch(api, name, json!({"count": count, "lastTimestamp": now})).await {
                 // The API server forgets events after an hour; then it starts anew.
-                Err(error) if code(&error) == Some(404) => {}
+                Err(error) if error_code(&error) == Some(404) => {}
                 Err(error) => return Err(error),
                 Ok(_) => return self.remember(name, count),
             }
         }
         match api.create(&PostParams::default(), event).await {
-            Err(error) if code(&error) == Some(409) => {}
+            Err(error) if error_code(&error) == Some(409) => {}
             Err(error) => return Err(error),
             Ok(_) => return self.remember(name, 1),
         }
@@ -191,11 +191,4 @@ impl Writer {
 async fn patch(api: &Api<Event>, name: &str, change: serde_json::Value) -> kube::Result<Event> {
     api.patch(name, &PatchParams::default(), &Patch::Merge(change))
         .await
-}
-
-fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
 }
