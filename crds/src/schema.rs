@@ -1,17 +1,47 @@
 //! The custom resource definitions as they are shipped.
+//!
+//! The derived schema is put into the form a person would have written (see
+//! [`glance`]) and rendered as YAML. The YAML files beside this crate's
+//! manifest are generated from here and committed; a test compares them, and
+//! `cargo run -p glance-api --example crds` writes them anew.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use serde_saphyr::FoldStr;
 
 use crate::{Glance, GlanceBackend};
 
-/// A definition that could not be put into its shipped form.
+/// File of the `Glance` definition.
+pub const GLANCE_FILE: &str = "glance.openstack.c5c3.io_glances.yaml";
+/// File of the `GlanceBackend` definition.
+pub const GLANCE_BACKEND_FILE: &str = "glance.openstack.c5c3.io_glancebackends.yaml";
+
+/// Length from which a description is folded.
+const FOLD_FROM: usize = 60;
+
+const HEADER: &str = "# Generated from the types of the crate glance-api. Do not edit.\n---\n";
+
+/// A definition that could not be put into its shipped form. With the types
+/// of this crate neither can happen.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// The derived definition is no JSON. Cannot happen with the types here.
+    /// The derived definition is no JSON.
     #[error("the derived definition cannot be read: {0}")]
     Json(#[from] serde_json::Error),
+    /// The definition cannot be written as YAML.
+    #[error("the definition cannot be written as YAML: {0}")]
+    Yaml(#[from] serde_saphyr::ser::Error),
+}
+
+/// Every definition of this crate as (file name, YAML).
+pub fn crds() -> Result<Vec<(&'static str, String)>, SchemaError> {
+    Ok(vec![
+        (GLANCE_FILE, yaml(&glance()?)?),
+        (GLANCE_BACKEND_FILE, yaml(&glance_backend()?)?),
+    ])
 }
 
 /// The definition of `Glance`.
@@ -22,6 +52,15 @@ pub fn glance() -> Result<Value, SchemaError> {
 /// The definition of `GlanceBackend`.
 pub fn glance_backend() -> Result<Value, SchemaError> {
     shipped(&GlanceBackend::crd())
+}
+
+/// A definition as the text of its file: keys in alphabetical order, long
+/// texts folded.
+pub fn yaml(definition: &Value) -> Result<String, SchemaError> {
+    // The writer's folded form ends a text with a line feed of its own.
+    let body = serde_saphyr::to_string(&Readable(definition))?
+        .replace("description: >\n", "description: >-\n");
+    Ok(format!("{HEADER}{}\n", body.trim_end()))
 }
 
 fn shipped(derived: &CustomResourceDefinition) -> Result<Value, SchemaError> {
@@ -35,6 +74,7 @@ fn shipped(derived: &CustomResourceDefinition) -> Result<Value, SchemaError> {
             // The contract requires nothing at the top, not even `spec`.
             if let Some(root) = root.as_object_mut() {
                 root.remove("required");
+                root.remove("title");
             }
         }
     }
@@ -74,7 +114,7 @@ fn tidy(schema: &mut Value) {
         );
     }
     if let Some(Value::String(text)) = schema.get_mut("description") {
-        *text = paragraphs(text);
+        *text = one_line(text);
     }
     subschemas(schema, tidy);
 }
@@ -100,11 +140,35 @@ fn whole(number: &mut Value) {
     }
 }
 
-/// Joins the lines of a doc comment: readers wrap for themselves. An empty
-/// line still ends a paragraph.
-fn paragraphs(text: &str) -> String {
-    text.split("\n\n")
-        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect::<Vec<_>>()
-        .join("\n")
+/// Joins the lines of a doc comment: readers wrap for themselves.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A JSON value that is written with its long descriptions folded. Left to
+/// itself the writer puts a text with a colon on one line in quotes, and a
+/// changed word then shows as a changed screen.
+struct Readable<'a>(&'a Value);
+
+// === impl Readable ===
+
+impl Serialize for Readable<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(members) => {
+                let mut map = serializer.serialize_map(Some(members.len()))?;
+                for (key, member) in members {
+                    match member.as_str() {
+                        Some(text) if key == "description" && text.len() > FOLD_FROM => {
+                            map.serialize_entry(key, &FoldStr(text))?;
+                        }
+                        _ => map.serialize_entry(key, &Readable(member))?,
+                    }
+                }
+                map.end()
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Readable)),
+            scalar => scalar.serialize(serializer),
+        }
+    }
 }

@@ -202,12 +202,12 @@ pub struct NetworkPolicyIngressSource {
     .message("minReplicas must not exceed maxReplicas"))]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalingSpec {
-    /// Fewest pods. Unset means `deployment.replicas`.
+    /// Fewest API pods, at any load. Unset means `deployment.replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_replicas: Option<i32>,
 
-    /// Most pods.
+    /// Most API pods, at any load. At least `minReplicas`, or what stands in for it.
     #[schemars(range(min = 1))]
     pub max_replicas: i32,
 
