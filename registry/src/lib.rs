@@ -10,6 +10,7 @@ mod informer;
 mod kind;
 mod manager;
 mod metrics;
+mod registration;
 mod registry;
 mod state;
 mod trigger;
@@ -22,6 +23,10 @@ pub use crate::{
     informer::{Change, Informer, InformerSpec, Payload, Readiness},
     kind::Kind,
     metrics::Metrics,
+    registration::{
+        ContentHash, Fault, KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Refusal, Registration,
+        RegistrationError, is_registration,
+    },
     registry::{Registry, RegistryOptions},
     state::{ClusterChanged, ClusterState, State, Unresolved},
     trigger::{Trigger, Triggered},

@@ -1,0 +1,454 @@
+//! A kubeconfig as plain data: every entry is checked, then the current one is taken.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use kube::client::ConfigExt as _;
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::{Access, ContentHash, Fault, Refusal};
+use crate::client::{basic_auth, basic_auth_of, host_of};
+
+/// Longest kubeconfig that is read, in bytes. Real ones have a few KiB.
+const SIZE_LIMIT: usize = 64 * 1024;
+
+const PLUGINS: [&str; 2] = ["exec", "auth-provider"];
+const USER_FILES: [&str; 3] = ["tokenFile", "client-certificate", "client-key"];
+const CLUSTER_FILE: &str = "certificate-authority";
+const UNVERIFIED: &str = "insecure-skip-tls-verify";
+const PROXY: &str = "proxy-url";
+const PASSWORDS: [&str; 2] = ["username", "password"];
+const IMPERSONATION: [&str; 4] = ["as", "as-uid", "as-groups", "as-user-extra"];
+
+/// Keys that are understood, by place. What is neither here nor above is refused: it may be a
+/// credential of a form that is not known here.
+const ROOT_KEYS: [&str; 8] = [
+    "apiVersion",
+    "kind",
+    "preferences",
+    "clusters",
+    "contexts",
+    "current-context",
+    "users",
+    "extensions",
+];
+const CLUSTER_KEYS: [&str; 5] =
+    ["server", "certificate-authority-data", "tls-server-name", "disable-compression", "extensions"];
+const USER_KEYS: [&str; 4] = ["token", "client-certificate-data", "client-key-data", "extensions"];
+const CONTEXT_KEYS: [&str; 4] = ["cluster", "user", "namespace", "extensions"];
+
+/// Why a kubeconfig is not used.
+pub(super) enum Reason {
+    Refused(Refusal),
+    Invalid(Fault),
+}
+
+/// A named entry of `clusters`, `users` or `contexts`.
+struct Entry<'a> {
+    /// `users[2].user`
+    path: String,
+    name: &'a str,
+    fields: &'a Map<String, Value>,
+}
+
+/// The whole of it.
+struct Document<'a> {
+    root: &'a Map<String, Value>,
+    clusters: Vec<Entry<'a>>,
+    users: Vec<Entry<'a>>,
+    contexts: Vec<Entry<'a>>,
+}
+
+/// Checks a kubeconfig and takes the current context out of it, with a hash of everything that
+/// goes into a connection but its token.
+pub(super) fn judge(raw: &[u8], allow_insecure: bool) -> Result<(Access, ContentHash), Reason> {
+    if raw.len() > SIZE_LIMIT {
+        return Err(Fault::TooLarge { size: raw.len(), limit: SIZE_LIMIT }.into());
+    }
+    // As a plain value: anchors, merge keys and tags are resolved, duplicate keys and alias bombs
+    // are refused, and a second document, which other readers would merge in, is too.
+    let value: Value = serde_saphyr::from_slice(raw).map_err(|error| {
+        // Never the text of the error: it may quote the document.
+        let place = error.location();
+        Fault::NotYaml {
+            line: place.as_ref().map_or(0, serde_saphyr::Location::line),
+            column: place.as_ref().map_or(0, serde_saphyr::Location::column),
+        }
+    })?;
+    let root = match &value {
+        Value::Null => return Err(Fault::Empty.into()),
+        Value::Object(root) => root,
+        _ => return Err(wrong_type("the kubeconfig", "a mapping").into()),
+    };
+    let document = Document {
+        root,
+        clusters: entries(root, "clusters", "cluster")?,
+        users: entries(root, "users", "user")?,
+        contexts: entries(root, "contexts", "context")?,
+    };
+    document.refuse(allow_insecure)?;
+    document.access()
+}
+
+/// The entries of a list. One without a body counts as empty.
+fn entries<'a>(
+    root: &'a Map<String, Value>,
+    list: &'static str,
+    body: &'static str,
+) -> Result<Vec<Entry<'a>>, Reason> {
+    static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    let items = match root.get(list) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err(wrong_type(list, "a list").into()),
+    };
+    let mut entries: Vec<Entry<'a>> = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let path = format!("{list}[{index}]");
+        let Value::Object(item) = item else { return Err(wrong_type(&path, "a mapping").into()) };
+        for key in item.keys().filter(|key| *key != "name" && *key != body) {
+            return Err(Refusal::UnknownKey { field: shown(&path, key) }.into());
+        }
+        let fields = match item.get(body) {
+            None | Some(Value::Null) => &EMPTY,
+            Some(Value::Object(fields)) => fields,
+            Some(_) => return Err(wrong_type(&format!("{path}.{body}"), "a mapping").into()),
+        };
+        let name = text(item, &path, "name")?.unwrap_or_default();
+        if entries.iter().any(|entry| entry.name == name) {
+            return Err(Fault::Duplicate { list }.into());
+        }
+        entries.push(Entry { path: format!("{path}.{body}"), name, fields });
+    }
+    Ok(entries)
+}
+
+// === impl Document ===
+
+impl Document<'_> {
+    /// Refusals, over every entry and not only the current one: which one is current is the
+    /// author's choice too. The contract's two come first.
+    fn refuse(&self, allow_insecure: bool) -> Result<(), Refusal> {
+        for user in &self.users {
+            if let Some(field) = user.first(&PLUGINS, |value| !value.is_null()) {
+                return Err(Refusal::Plugin { field });
+            }
+        }
+        for user in &self.users {
+            if let Some(field) = user.first(&USER_FILES, is_set) {
+                return Err(Refusal::File { field });
+            }
+        }
+        for cluster in &self.clusters {
+            if let Some(field) = cluster.first(&[CLUSTER_FILE], is_set) {
+                return Err(Refusal::File { field });
+            }
+        }
+        if !allow_insecure {
+            self.refuse_insecure()?;
+        }
+        self.refuse_unknown()
+    }
+
+    fn refuse_insecure(&self) -> Result<(), Refusal> {
+        for cluster in &self.clusters {
+            if let Some(field) = cluster.first(&[UNVERIFIED], is_set) {
+                return Err(Refusal::UnverifiedTls { field });
+            }
+            if let Some(field) = cluster.first(&[PROXY], is_set) {
+                return Err(Refusal::Proxy { field });
+            }
+            let Some(server) = cluster.fields.get("server").and_then(Value::as_str) else {
+                continue;
+            };
+            let field = format!("{}.server", cluster.path);
+            // Judged as text: what a URL type makes of it may differ from type to type.
+            let (scheme, rest) = server.trim().split_once("://").unwrap_or(("", server));
+            if rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@')) {
+                return Err(Refusal::UserInfo { field });
+            }
+            if !scheme.eq_ignore_ascii_case("https") {
+                return Err(Refusal::PlainHttp { field });
+            }
+        }
+        for user in &self.users {
+            if let Some(field) = user.first(&PASSWORDS, is_set) {
+                return Err(Refusal::Password { field });
+            }
+            if let Some(field) = user.first(&IMPERSONATION, is_set) {
+                return Err(Refusal::Impersonation { field });
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_unknown(&self) -> Result<(), Refusal> {
+        if let Some(key) = self.root.keys().find(|key| !ROOT_KEYS.contains(&key.as_str())) {
+            return Err(Refusal::UnknownKey { field: shown("", key) });
+        }
+        for cluster in &self.clusters {
+            cluster.only(&[&CLUSTER_KEYS, &[CLUSTER_FILE, UNVERIFIED, PROXY]])?;
+        }
+        for user in &self.users {
+            user.only(&[&USER_KEYS, &PLUGINS, &USER_FILES, &PASSWORDS, &IMPERSONATION])?;
+        }
+        for context in &self.contexts {
+            context.only(&[&CONTEXT_KEYS])?;
+        }
+        Ok(())
+    }
+
+    /// The current context as something to connect with.
+    fn access(&self) -> Result<(Access, ContentHash), Reason> {
+        let name = text(self.root, "", "current-context")?.filter(|name| !name.is_empty());
+        let name = name.ok_or(Fault::NoContext)?;
+        let context = find(&self.contexts, name, "current-context", "contexts")?;
+        let named = |key: &'static str| -> Result<&str, Fault> {
+            let field = format!("{}.{key}", context.path);
+            let name = text(context.fields, &context.path, key)?;
+            name.filter(|name| !name.is_empty()).ok_or(Fault::Missing { field })
+        };
+        let cluster_field = format!("{}.cluster", context.path);
+        let cluster = find(&self.clusters, named("cluster")?, &cluster_field, "clusters")?;
+        let user_field = format!("{}.user", context.path);
+        let user = find(&self.users, named("user")?, &user_field, "users")?;
+
+        let mut config = cluster.config()?;
+        user.identify(&mut config)?;
+        let credential = user.credential(&config.cluster_url)?;
+        if credential.is_none() && config.auth_info.client_certificate_data.is_none() {
+            return Err(Fault::NoCredential { field: user.path.clone() }.into());
+        }
+        config.cluster_url = without_user_info(&config.cluster_url);
+        let headers = user.impersonation()?;
+        // Says now what would otherwise be said at the first attempt to connect.
+        config.rustls_client_config().map_err(|error| Fault::Tls { reason: error.to_string() })?;
+        let hash = connection_hash(cluster, user);
+        Ok((Access { config, credential, headers }, hash))
+    }
+}
+
+fn find<'a, 'b>(
+    entries: &'a [Entry<'b>],
+    name: &str,
+    field: &str,
+    list: &'static str,
+) -> Result<&'a Entry<'b>, Fault> {
+    entries
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| Fault::Dangling { field: field.to_owned(), list })
+}
+
+fn connection_hash(cluster: &Entry<'_>, user: &Entry<'_>) -> ContentHash {
+    let mut user = user.fields.clone();
+    user.remove("token");
+    // Maps are sorted, so equal content is equal text.
+    let both = Value::Array(vec![Value::Object(cluster.fields.clone()), Value::Object(user)]);
+    ContentHash(Sha256::digest(both.to_string()).into())
+}
+
+// === impl Entry ===
+
+impl Entry<'_> {
+    /// The first of `keys` whose value is as asked, by its path.
+    fn first(&self, keys: &[&str], wanted: impl Fn(&Value) -> bool) -> Option<String> {
+        let key = keys.iter().find(|key| self.fields.get(**key).is_some_and(&wanted))?;
+        Some(format!("{}.{key}", self.path))
+    }
+
+    fn only(&self, known: &[&[&str]]) -> Result<(), Refusal> {
+        let unknown = |key: &&String| !known.iter().any(|keys| keys.contains(&key.as_str()));
+        match self.fields.keys().find(unknown) {
+            Some(key) => Err(Refusal::UnknownKey { field: shown(&self.path, key) }),
+            None => Ok(()),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&str>, Fault> {
+        Ok(text(self.fields, &self.path, key)?.filter(|text| !text.is_empty()))
+    }
+
+    /// Inline data: base64 in the kubeconfig.
+    fn data(&self, key: &str) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let compact: String = text.split_ascii_whitespace().collect();
+        data_encoding::BASE64.decode(compact.as_bytes()).map(Some).map_err(|_| {
+            Fault::Undecodable { field: format!("{}.{key}", self.path), expected: "valid base64" }
+        })
+    }
+
+    /// For an entry of `clusters`: where the server is and how it is verified.
+    fn config(&self) -> Result<kube::Config, Fault> {
+        let field = format!("{}.server", self.path);
+        let server = self.text("server")?.ok_or(Fault::Missing { field: field.clone() })?;
+        let not_a_url = || Fault::Undecodable { field: field.clone(), expected: "a valid URL" };
+        let url: Uri = server.trim().parse().map_err(|_| not_a_url())?;
+        if url.scheme().is_none() || url.host().is_none_or(str::is_empty) {
+            return Err(not_a_url());
+        }
+        // Not by kube's loader, which would also look at the environment of this process.
+        let mut config = kube::Config::new(url);
+        config.default_retry = false;
+        config.accept_invalid_certs = self.fields.get(UNVERIFIED).is_some_and(is_set);
+        if let Some(name) = self.text("tls-server-name")? {
+            ServerName::try_from(name.to_owned()).map_err(|_| Fault::Undecodable {
+                field: format!("{}.tls-server-name", self.path),
+                expected: "a valid host name",
+            })?;
+            config.tls_server_name = Some(name.to_owned());
+        }
+        if let Some(proxy) = self.text(PROXY)? {
+            let field = format!("{}.{PROXY}", self.path);
+            let proxy: Option<Uri> = proxy.parse().ok();
+            let proxy = proxy.filter(|proxy| proxy.scheme_str() == Some("http"));
+            config.proxy_url =
+                Some(proxy.ok_or(Fault::Undecodable { field, expected: "an http URL" })?);
+        }
+        if let Some(pem) = self.data("certificate-authority-data")? {
+            let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+            let roots = roots.ok().filter(|roots| !roots.is_empty()).ok_or_else(|| {
+                Fault::Undecodable {
+                    field: format!("{}.certificate-authority-data", self.path),
+                    expected: "a PEM certificate in base64",
+                }
+            })?;
+            config.root_cert = Some(roots.into_iter().map(|root| root.to_vec()).collect());
+        }
+        Ok(config)
+    }
+
+    /// For an entry of `users`: the client certificate.
+    fn identify(&self, config: &mut kube::Config) -> Result<(), Fault> {
+        let (certificate, key) = ("client-certificate-data", "client-key-data");
+        let missing = |key| Fault::Missing { field: format!("{}.{key}", self.path) };
+        match (self.data(certificate)?, self.data(key)?) {
+            (None, None) => Ok(()),
+            (Some(_), None) => Err(missing(key)),
+            (None, Some(_)) => Err(missing(certificate)),
+            (Some(chain), Some(secret)) => {
+                let encode = |bytes: &[u8]| data_encoding::BASE64.encode(bytes);
+                config.auth_info.client_certificate_data = Some(encode(&chain));
+                config.auth_info.client_key_data = Some(SecretString::from(encode(&secret)));
+                Ok(())
+            }
+        }
+    }
+
+    /// For an entry of `users`: the `Authorization` header. A token goes before a password, and
+    /// that before one in the URL.
+    fn credential(&self, server: &Uri) -> Result<Option<HeaderValue>, Fault> {
+        let sendable = |key: &str| Fault::Undecodable {
+            field: format!("{}.{key}", self.path),
+            expected: "made of characters that can be sent",
+        };
+        if let Some(token) = self.text("token")?.map(str::trim).filter(|token| !token.is_empty()) {
+            let header = HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut header = header.map_err(|_| sendable("token"))?;
+            header.set_sensitive(true);
+            return Ok(Some(header));
+        }
+        if let Some(user) = self.text("username")? {
+            let password = self.text("password")?.unwrap_or_default();
+            return basic_auth(user, password).map(Some).ok_or_else(|| sendable("password"));
+        }
+        Ok(basic_auth_of(server))
+    }
+
+    /// For an entry of `users`: the headers that make the server act as somebody else.
+    fn impersonation(&self) -> Result<HeaderMap, Fault> {
+        let mut headers = HeaderMap::new();
+        let mut add = |name: &str, value: &Value, key: &str| {
+            let field = || format!("{}.{key}", self.path);
+            let value = value.as_str().ok_or_else(|| wrong_type(&field(), "a text"))?;
+            let unsendable = || Fault::Undecodable {
+                field: field(),
+                expected: "made of characters that can be sent",
+            };
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
+            headers.append(name, HeaderValue::from_str(value).map_err(|_| unsendable())?);
+            Ok::<_, Fault>(())
+        };
+        for (key, name) in [("as", "impersonate-user"), ("as-uid", "impersonate-uid")] {
+            if let Some(value) = self.fields.get(key).filter(|value| is_set(value)) {
+                add(name, value, key)?;
+            }
+        }
+        for group in self.fields.get("as-groups").and_then(Value::as_array).into_iter().flatten() {
+            add("impersonate-group", group, "as-groups")?;
+        }
+        let extra = self.fields.get("as-user-extra").and_then(Value::as_object);
+        for (name, values) in extra.into_iter().flatten() {
+            for value in values.as_array().into_iter().flatten() {
+                add(&format!("impersonate-extra-{name}"), value, "as-user-extra")?;
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Whether a field says anything: null, false and empty texts and lists do not.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Number(_) => true,
+    }
+}
+
+fn text<'a>(
+    fields: &'a Map<String, Value>,
+    path: &str,
+    key: &str,
+) -> Result<Option<&'a str>, Fault> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(wrong_type(&joined(path, key), "a text")),
+    }
+}
+
+fn wrong_type(field: &str, expected: &'static str) -> Fault {
+    Fault::WrongType { field: field.to_owned(), expected }
+}
+
+fn joined(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// The path of an unknown key. The key itself only if it looks like one: where a document is
+/// mangled, anything may stand in the place of a key, a token too.
+fn shown(path: &str, key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphabetic() || byte == b'-' || byte == b'_';
+    if key.len() <= 32 && key.bytes().all(plain) {
+        joined(path, key)
+    } else {
+        joined(path, "<key not shown>")
+    }
+}
+
+fn without_user_info(url: &Uri) -> Uri {
+    if url.authority().is_none_or(|authority| !authority.as_str().contains('@')) {
+        return url.clone();
+    }
+    let scheme = url.scheme_str().unwrap_or("https");
+    format!("{scheme}://{}{}", host_of(url), url.path()).parse().unwrap_or_default()
+}
+
+// === impl Reason ===
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Fault> for Reason {
+    fn from(fault: Fault) -> Self {
+        Self::Invalid(fault)
+    }
+}
