@@ -17,9 +17,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     CapabilityError, ClientOptions, Informer, InformerSpec, Kind, LOCAL,
     capability::Capabilities,
-    client::{Connection, Credential, Shared, Throttle},
+    client::{Connection, Shared, Throttle},
     failure::error_code,
-    informer::leg::Leg,
+    informer::leg::Legs,
     metrics::ClusterMetrics,
 };
 
@@ -295,20 +295,12 @@ impl Cluster {
     }
 
     /// A maker of legs that does not keep the cluster alive.
-    pub(crate) fn watching(&self) -> impl Fn(&InformerSpec, Option<String>) -> Leg + Send + use<> {
-        let connection = self.connection.clone();
-        let capabilities = self.capabilities.clone();
-        let metrics = self.metrics.clone();
-        let rotated = self.rotated.subscribe();
-        move |spec, namespace| Leg {
-            kind: spec.kind,
-            namespace,
-            selector: spec.selector.clone(),
-            payload: spec.payload,
-            connection: connection.clone(),
-            capabilities: capabilities.clone(),
-            metrics: metrics.clone(),
-            rotated: rotated.clone(),
+    pub(crate) fn legs(&self) -> Legs {
+        Legs {
+            connection: self.connection.clone(),
+            capabilities: self.capabilities.clone(),
+            metrics: self.metrics.clone(),
+            rotated: self.rotated.subscribe(),
         }
     }
 
@@ -353,9 +345,4 @@ fn permitted<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error
         Err(error) if matches!(error_code(&error), Some(403 | 404)) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// A credential as a connection wants it.
-pub(crate) fn credential(header: HeaderValue) -> Credential {
-    Credential::new(Some(header))
 }

@@ -4,21 +4,19 @@ pub(crate) mod leg;
 mod store;
 
 use std::{
-    panic::AssertUnwindSafe,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
     time::Duration,
 };
 
-use futures::FutureExt;
 use kube::api::DynamicObject;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::{
-    leg::{Leg, Sink},
+    leg::{Legs, Sink},
     store::{Source, Store, key},
 };
-use crate::{Cluster, Kind, backoff::Backoff, metrics::ClusterMetrics};
+use crate::{Cluster, Kind, metrics::ClusterMetrics};
 
 /// How much of each object is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,15 +138,8 @@ impl Informer {
             spec,
         });
         let stop = cluster.stop_token().child_token();
-        for (index, namespace) in namespaces.into_iter().enumerate() {
-            let run = supervise(
-                inner.clone(),
-                index,
-                namespace,
-                cluster.watching(),
-                stop.clone(),
-            );
-            cluster.spawn(run);
+        for index in 0..namespaces.len() {
+            cluster.spawn(run(inner.clone(), index, cluster.legs(), stop.clone()));
         }
         Arc::new(Self {
             inner,
@@ -254,33 +245,19 @@ const fn rank(readiness: &Readiness) -> u8 {
     }
 }
 
-/// Runs a leg until it is stopped. A panic in a function of the owner costs one try, not the leg.
-async fn supervise(
-    inner: Arc<Inner>,
-    leg: usize,
-    namespace: Option<String>,
-    watching: impl Fn(&InformerSpec, Option<String>) -> Leg,
-    stop: CancellationToken,
-) {
+/// Runs a leg until it is stopped.
+async fn run(inner: Arc<Inner>, leg: usize, legs: Legs, stop: CancellationToken) {
     let sink = IntoStore {
         inner: inner.clone(),
         leg,
     };
-    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
-    let run = async {
-        loop {
-            let leg = watching(&inner.spec, namespace.clone());
-            let end = AssertUnwindSafe(leg.run(&sink)).catch_unwind().await;
-            if end.is_err() {
-                let (cluster, kind) = (&inner.cluster_name, &inner.spec.kind);
-                tracing::error!(%cluster, %kind, "a watch panicked, starting it again");
-                inner.metrics.restart(inner.spec.kind.kind);
-            }
-            tokio::time::sleep(backoff.next()).await;
-        }
+    let spec = &inner.spec;
+    let make = || {
+        let namespace = sink.scope().map(str::to_owned);
+        legs.leg(spec.kind, namespace, spec.selector.clone(), spec.payload)
     };
-    let () = stop.run_until_cancelled(run).await.unwrap_or_default();
-    inner.clear(namespace.as_deref());
+    stop.run_until_cancelled(leg::supervise(make, &sink)).await;
+    inner.change(|store| store.clear(sink.scope()));
 }
 
 // === impl Inner ===
@@ -324,11 +301,6 @@ impl Inner {
             known
         });
         (object, known)
-    }
-
-    /// Empties the store of a leg, without telling anybody.
-    fn clear(&self, namespace: Option<&str>) {
-        self.change(|store| store.clear(namespace));
     }
 
     fn notify(&self, change: &Change) {

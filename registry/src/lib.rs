@@ -24,8 +24,8 @@ pub use crate::{
     kind::Kind,
     metrics::Metrics,
     registration::{
-        ContentHash, Fault, KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Refusal, Registration,
-        RegistrationError, is_registration,
+        ContentHash, Fault, KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Refusal,
+        Registration, RegistrationError, is_registration,
     },
     registry::{Registry, RegistryOptions},
     state::{ClusterChanged, ClusterState, State, Unresolved},

@@ -1,21 +1,475 @@
-//! The one task that owns the registry.
+//! The one task that owns the registry: it hears of Secrets and of attempts to connect, decides,
+//! and publishes. Everything that waits for a network is a task of its own.
 
-use std::sync::Arc;
+mod attempt;
+mod secrets;
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Cluster, RegistryOptions, registry::Shared};
+use self::attempt::{Attempt, Goal, Outcome, Report};
+use crate::{
+    Cause, Cluster, ClusterState, Registration, RegistrationError, RegistryOptions, State,
+    client::{Shared as Keepsakes, Throttle},
+    metrics::ClusterMetrics,
+    registration::{Content, ContentHash},
+    registry::{Entry, Shared},
+};
 
-/// Starts the owner.
+/// Attempts to connect that run at one time. Black holes take some seconds each, so it is far above
+/// what a fleet has of them.
+const ATTEMPTS_AT_ONCE: usize = 64;
+
+/// What the owner is told.
+enum Message {
+    /// A registration Secret as it is now.
+    Secret(Box<Secret>),
+    /// There is no registration of that name, or none any more.
+    Removed(String),
+    /// These are all there are.
+    Listed(BTreeSet<String>),
+    /// An attempt to connect ended.
+    Report(Report),
+}
+
+/// Starts the owner and the watch of the Secrets.
 pub(crate) fn spawn(
     shared: &Arc<Shared>,
-    _hub: &Arc<Cluster>,
-    _options: RegistryOptions,
+    hub: &Arc<Cluster>,
+    options: RegistryOptions,
     stop: CancellationToken,
 ) {
-    let owner = shared.clone();
+    let (inbox, mail) = mpsc::unbounded_channel();
+    let watch = secrets::watch(hub, options.namespace.clone(), inbox.clone());
+    let stopped = stop.clone();
     shared.tasks.spawn(async move {
-        owner.set_attempted();
-        stop.cancelled().await;
+        stopped.run_until_cancelled(watch).await;
     });
+    let owner = Owner {
+        shared: shared.clone(),
+        options: Arc::new(options),
+        gate: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
+        inbox,
+        stop,
+        members: BTreeMap::new(),
+        listed: false,
+        attempts: 0,
+    };
+    shared.tasks.spawn(owner.run(mail));
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    options: Arc<RegistryOptions>,
+    gate: Arc<Semaphore>,
+    inbox: mpsc::UnboundedSender<Message>,
+    stop: CancellationToken,
+    members: BTreeMap<String, Member>,
+    /// Whether the first list of Secrets is complete.
+    listed: bool,
+    /// Counts attempts, to tell a report of the present one from a late one.
+    attempts: u64,
+}
+
+/// One registration.
+struct Member {
+    state: ClusterState,
+    /// The content that was judged last, whatever came of it.
+    seen: Option<ContentHash>,
+    /// The generation in use, and what it was made from.
+    current: Option<(Arc<Cluster>, Arc<Registration>)>,
+    attempt: Option<Attempt>,
+    /// Whether anything is known about it: refused, or an attempt ended.
+    tried: bool,
+    /// The cluster this name has led to so far.
+    pin: Option<String>,
+    generation: u64,
+    keepsakes: Keepsakes,
+    permits: Arc<Semaphore>,
+}
+
+// === impl Owner ===
+
+impl Owner {
+    async fn run(mut self, mut mail: mpsc::UnboundedReceiver<Message>) {
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                message = mail.recv() => message,
+            };
+            match message {
+                Some(Message::Secret(secret)) => self.read(&secret),
+                Some(Message::Removed(name)) => self.remove(&name),
+                Some(Message::Listed(names)) => self.listed(&names),
+                Some(Message::Report(report)) => self.report(report),
+                None => break,
+            }
+            if self.listed && self.members.values().all(|member| member.tried) {
+                self.shared.set_attempted();
+            }
+        }
+        for mut member in self.members.into_values() {
+            member.give_up();
+            if let Some((cluster, _)) = member.current {
+                join(&self.shared, cluster);
+            }
+        }
+    }
+
+    fn listed(&mut self, names: &BTreeSet<String>) {
+        self.listed = true;
+        let gone = self.members.keys().filter(|name| !names.contains(*name));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.remove(&name);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(mut member) = self.members.remove(name) else {
+            return;
+        };
+        member.give_up();
+        self.disengage(&mut member);
+        member.keepsakes.metrics.retire();
+        self.shared.publish(name, None, true);
+    }
+
+    /// A registration Secret was written (contract: target clusters, the Secret).
+    fn read(&mut self, secret: &Secret) {
+        let Some(name) = secret.metadata.name.clone() else {
+            return;
+        };
+        let mut member = match self.members.remove(&name) {
+            Some(member) => member,
+            None => Member::new(&name, &self.options),
+        };
+        match Content::read(secret) {
+            Err(error) => self.refuse(&mut member, None, &error),
+            Ok(content) if member.seen == Some(content.hash()) => {}
+            Ok(content) => {
+                if member.seen.is_some() {
+                    tracing::info!(
+                        cluster = name,
+                        "registration changed, re-engaging the cluster"
+                    );
+                }
+                let hash = content.hash();
+                match content.judge(self.options.allow_insecure) {
+                    Err(error) => self.refuse(&mut member, Some(hash), &error),
+                    Ok(registration) => self.engage(&mut member, Arc::new(registration)),
+                }
+            }
+        }
+        self.members.insert(name, member);
+    }
+
+    fn refuse(&self, member: &mut Member, hash: Option<ContentHash>, error: &RegistrationError) {
+        let detail = error.to_string();
+        member.seen = hash;
+        member.tried = true;
+        let known = member.state.cause == Some(error.cause()) && member.state.detail == detail;
+        if known && member.attempt.is_none() {
+            return;
+        }
+        member.give_up();
+        tracing::error!(cluster = member.state.name, cause = %error.cause(), "{detail}");
+        member.keepsakes.metrics.engagement("refused");
+        let state = if member.current.is_some() && error.keeps_last_good() {
+            State::Degraded
+        } else {
+            self.disengage(member);
+            State::Rejected
+        };
+        self.publish(member, state, Some((error.cause(), detail, None)));
+    }
+
+    fn engage(&mut self, member: &mut Member, registration: Arc<Registration>) {
+        member.give_up();
+        member.seen = Some(registration.content_hash());
+        if let Some((_, current)) = &member.current {
+            if current.content_hash() == registration.content_hash() {
+                // Back to what is in use.
+                self.publish(member, State::Connected, None);
+                return;
+            }
+            if !registration.covers(current) {
+                // What is no longer declared must not be used a moment longer.
+                self.disengage(member);
+            }
+        }
+        tracing::info!(
+            cluster = member.state.name,
+            namespaces = %scope_text(&registration),
+            server = registration.server(),
+            "building the cluster from its registration Secret"
+        );
+        self.attempt(member, registration, None);
+        if member.current.is_none() {
+            self.publish(member, State::Pending, None);
+        }
+    }
+
+    /// Starts to connect; after a first failure, with a pause.
+    fn attempt(
+        &mut self,
+        member: &mut Member,
+        registration: Arc<Registration>,
+        after: Option<Timestamp>,
+    ) {
+        let current = member.current.as_ref();
+        let same = current.filter(|(_, current)| registration.same_connection(current));
+        let goal = match (same, &registration.access.credential) {
+            (Some((cluster, _)), Some(header)) => Goal::Swap(cluster.clone(), header.clone()),
+            _ => {
+                member.generation += 1;
+                Goal::Connect {
+                    generation: member.generation,
+                    permits: member.permits.clone(),
+                    keepsakes: member.keepsakes.clone(),
+                }
+            }
+        };
+        self.attempts += 1;
+        let attempt = Attempt::new(self.attempts, registration, self.stop.child_token());
+        let run = attempt::run(
+            attempt.clone(),
+            goal,
+            after,
+            self.options.clone(),
+            self.gate.clone(),
+            self.inbox.clone(),
+        );
+        let stop = attempt.stop.clone();
+        self.shared.tasks.spawn(async move {
+            stop.run_until_cancelled(run).await;
+        });
+        member.attempt = Some(attempt);
+    }
+
+    fn report(&mut self, report: Report) {
+        let name = report.attempt.registration.name().to_owned();
+        let Some(mut member) = self.members.remove(&name) else {
+            return;
+        };
+        // The present attempt, or one that was given up while its report was under way?
+        if member
+            .attempt
+            .as_ref()
+            .is_some_and(|attempt| attempt.id == report.attempt.id)
+        {
+            member.tried = true;
+            self.conclude(&mut member, report);
+        }
+        self.members.insert(name, member);
+    }
+
+    fn conclude(&mut self, member: &mut Member, report: Report) {
+        let registration = report.attempt.registration;
+        match report.outcome {
+            Outcome::Failed {
+                cause,
+                detail,
+                next_try,
+            } => {
+                member.keepsakes.metrics.engagement("failed");
+                tracing::warn!(
+                    cluster = member.state.name,
+                    %cause,
+                    %detail,
+                    %next_try,
+                    "cannot connect to the cluster"
+                );
+                if cause == Cause::Unauthorized && member.current.is_some() {
+                    // Whoever wrote a credential that is not accepted meant to replace the old one.
+                    member.give_up();
+                    self.disengage(member);
+                    self.attempt(member, registration, Some(next_try));
+                }
+                let state = if member.current.is_some() {
+                    State::Degraded
+                } else {
+                    State::Lost
+                };
+                self.publish(member, state, Some((cause, detail, Some(next_try))));
+            }
+            Outcome::Connected(cluster, identity) => {
+                member.attempt = None;
+                if self.identify(member, identity.uid.as_deref()) {
+                    member.keepsakes.metrics.engagement("connected");
+                    let old = member.current.replace((cluster, registration));
+                    self.publish(member, State::Connected, None);
+                    tracing::info!(
+                        cluster = member.state.name,
+                        generation = member.state.generation,
+                        version = identity.version,
+                        "cluster engaged"
+                    );
+                    if let Some((old, _)) = old {
+                        join(&self.shared, old);
+                    }
+                } else {
+                    join(&self.shared, cluster);
+                }
+            }
+            Outcome::Swapped(header, identity) => {
+                member.attempt = None;
+                if self.identify(member, identity.uid.as_deref())
+                    && let Some((cluster, current)) = &mut member.current
+                {
+                    cluster.set_credential(header);
+                    *current = registration;
+                    member.keepsakes.metrics.engagement("rotated");
+                    tracing::info!(
+                        cluster = member.state.name,
+                        generation = cluster.generation(),
+                        "cluster engaged"
+                    );
+                    self.publish(member, State::Connected, None);
+                }
+            }
+        }
+    }
+
+    /// Whether this is the cluster the name has led to before.
+    fn identify(&self, member: &mut Member, uid: Option<&str>) -> bool {
+        match (&member.pin, uid) {
+            (Some(pin), Some(uid)) if pin != uid => {
+                let detail = format!(
+                    "the registration leads to cluster {uid} and led to {pin} before; write back \
+                     what led there, or, if another cluster is meant, delete the Secret and create \
+                     it again"
+                );
+                tracing::error!(cluster = member.state.name, "{detail}");
+                member.keepsakes.metrics.engagement("refused");
+                self.disengage(member);
+                self.publish(
+                    member,
+                    State::Rejected,
+                    Some((Cause::IdentityChanged, detail, None)),
+                );
+                return false;
+            }
+            (None, Some(uid)) => member.pin = Some(uid.to_owned()),
+            _ => {}
+        }
+        true
+    }
+
+    /// Stops using the present generation. Its tasks end; what lies on the cluster stays.
+    fn disengage(&self, member: &mut Member) {
+        if let Some((cluster, _)) = member.current.take() {
+            tracing::info!(
+                cluster = member.state.name,
+                generation = cluster.generation(),
+                "cluster disengaged"
+            );
+            join(&self.shared, cluster);
+        }
+    }
+
+    fn publish(
+        &self,
+        member: &mut Member,
+        state: State,
+        trouble: Option<(Cause, String, Option<Timestamp>)>,
+    ) {
+        let old = &member.state;
+        let (cause, detail, next_try) = match trouble {
+            Some((cause, detail, next_try)) => (Some(cause), detail, next_try),
+            None => (None, String::new(), None),
+        };
+        let same = old.state == state && old.cause == cause;
+        let since = if same { old.since } else { Timestamp::now() };
+        let cluster = member.current.as_ref().map(|(cluster, _)| cluster.clone());
+        let registration = member.attempt.as_ref().map(|attempt| &attempt.registration);
+        let registration = member
+            .current
+            .as_ref()
+            .map(|(_, registration)| registration)
+            .or(registration);
+        let namespaces = registration.and_then(|registration| registration.namespaces());
+        let next = ClusterState {
+            name: old.name.clone(),
+            state,
+            cause,
+            detail,
+            since,
+            next_try,
+            server: registration.map(|registration| registration.server()),
+            uid: member.pin.clone(),
+            version: cluster.as_ref().and_then(|cluster| cluster.version()),
+            namespaces: namespaces.into_iter().flatten().cloned().collect(),
+            generation: cluster.as_ref().map_or(0, |cluster| cluster.generation()),
+        };
+        // A further failed try concerns nobody who waits.
+        let notify = !(same && old.generation == next.generation && state != State::Connected);
+        member.keepsakes.metrics.state(state);
+        member.state = next.clone();
+        let entry = Entry {
+            state: Arc::new(next),
+            cluster,
+        };
+        self.shared.publish(&member.state.name, Some(entry), notify);
+    }
+}
+
+/// Ends the tasks of a generation beside everything else. By value: a newer generation of the name
+/// is another value and cannot be hit.
+fn join(shared: &Shared, cluster: Arc<Cluster>) {
+    shared.tasks.spawn(async move {
+        if !cluster.shut_down().await {
+            tracing::error!(
+                cluster = cluster.name(),
+                generation = cluster.generation(),
+                "the tasks of a disengaged cluster do not end"
+            );
+        }
+    });
+}
+
+fn scope_text(registration: &Registration) -> String {
+    match registration.namespaces() {
+        Some(namespaces) => namespaces
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(","),
+        None => "all".to_owned(),
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn new(name: &str, options: &RegistryOptions) -> Self {
+        Self {
+            state: ClusterState::pending(name),
+            seen: None,
+            current: None,
+            attempt: None,
+            tried: false,
+            pin: None,
+            generation: 0,
+            keepsakes: Keepsakes {
+                throttle: Arc::new(Throttle::default()),
+                metrics: ClusterMetrics::target(name, options.client.metrics.clone()),
+            },
+            permits: Arc::new(Semaphore::new(options.client.max_in_flight)),
+        }
+    }
+
+    /// Ends the attempt that is under way.
+    fn give_up(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            attempt.stop.cancel();
+        }
+    }
 }

@@ -201,13 +201,24 @@ impl<'a> Content<'a> {
     pub(crate) fn read(secret: &'a Secret) -> Result<Self, RegistrationError> {
         let name = secret.metadata.name.as_deref().unwrap_or_default();
         let cluster = || name.to_owned();
-        let key = |key| secret.data.as_ref().and_then(|data| data.get(key)).map(|b| &*b.0);
+        let key = |key| {
+            secret
+                .data
+                .as_ref()
+                .and_then(|data| data.get(key))
+                .map(|b| &*b.0)
+        };
         let kubeconfig = key(KUBECONFIG_KEY).filter(|bytes| !bytes.is_empty());
-        let kubeconfig =
-            kubeconfig.ok_or_else(|| RegistrationError::KubeconfigMissing { cluster: cluster() })?;
+        let kubeconfig = kubeconfig
+            .ok_or_else(|| RegistrationError::KubeconfigMissing { cluster: cluster() })?;
         let raw = key(NAMESPACES_KEY);
         let namespaces = raw.map(|raw| namespaces(name, raw)).transpose()?;
-        Ok(Self { name, kubeconfig, namespaces, hash: ContentHash::of(kubeconfig, raw) })
+        Ok(Self {
+            name,
+            kubeconfig,
+            namespaces,
+            hash: ContentHash::of(kubeconfig, raw),
+        })
     }
 
     pub(crate) fn hash(&self) -> ContentHash {
@@ -217,14 +228,16 @@ impl<'a> Content<'a> {
     /// Looks at the kubeconfig.
     pub(crate) fn judge(self, allow_insecure: bool) -> Result<Registration, RegistrationError> {
         let cluster = || self.name.to_owned();
-        let (access, connection_hash) = document::judge(self.kubeconfig, allow_insecure)
-            .map_err(|reason| match reason {
-                document::Reason::Refused(refusal) => {
-                    RegistrationError::Refused { cluster: cluster(), refusal }
-                }
-                document::Reason::Invalid(fault) => {
-                    RegistrationError::Invalid { cluster: cluster(), fault }
-                }
+        let (access, connection_hash) =
+            document::judge(self.kubeconfig, allow_insecure).map_err(|reason| match reason {
+                document::Reason::Refused(refusal) => RegistrationError::Refused {
+                    cluster: cluster(),
+                    refusal,
+                },
+                document::Reason::Invalid(fault) => RegistrationError::Invalid {
+                    cluster: cluster(),
+                    fault,
+                },
             })?;
         Ok(Registration {
             name: cluster(),
@@ -239,14 +252,19 @@ impl<'a> Content<'a> {
 fn namespaces(cluster: &str, raw: &[u8]) -> Result<BTreeSet<String>, RegistrationError> {
     let text = String::from_utf8_lossy(raw);
     if text.trim().is_empty() {
-        return Err(RegistrationError::NamespacesEmpty { cluster: cluster.to_owned() });
+        return Err(RegistrationError::NamespacesEmpty {
+            cluster: cluster.to_owned(),
+        });
     }
     let entry = |entry: &str| {
         let entry = entry.trim().to_owned();
         if is_label(&entry) {
             Ok(entry)
         } else {
-            Err(RegistrationError::NamespaceInvalid { cluster: cluster.to_owned(), entry })
+            Err(RegistrationError::NamespaceInvalid {
+                cluster: cluster.to_owned(),
+                entry,
+            })
         }
     };
     text.split(',').map(entry).collect()

@@ -211,7 +211,7 @@ impl Shared {
 
     /// Replaces what is known of a name, in one step. For the owner task alone, so that no change
     /// is lost between reading and writing.
-    pub(crate) fn publish(&self, name: &str, entry: Option<Entry>) {
+    pub(crate) fn publish(&self, name: &str, entry: Option<Entry>, notify: bool) {
         let mut next = BTreeMap::clone(&self.snapshot.load());
         match entry {
             Some(entry) => next.insert(name.to_owned(), entry),
@@ -227,10 +227,12 @@ impl Shared {
                 clocks.remove(name);
             }
         }
-        // Nobody may be listening.
-        let _ = self.changes.send(ClusterChanged {
-            name: name.to_owned(),
-        });
+        if notify {
+            // Nobody may be listening.
+            let _ = self.changes.send(ClusterChanged {
+                name: name.to_owned(),
+            });
+        }
     }
 
     pub(crate) fn set_attempted(&self) {
@@ -284,11 +286,11 @@ mod tests {
 
         registry
             .shared
-            .publish("blue", Some(entry(State::Pending, None)));
+            .publish("blue", Some(entry(State::Pending, None)), true);
         assert_eq!(registry.unresolved_for("blue"), Duration::ZERO);
         registry
             .shared
-            .publish("blue", Some(entry(State::Lost, Some(Cause::Timeout))));
+            .publish("blue", Some(entry(State::Lost, Some(Cause::Timeout))), true);
         tokio::time::advance(minute).await;
         assert_eq!(
             registry.unresolved_for("blue"),
@@ -301,7 +303,7 @@ mod tests {
             Some(entry(State::Rejected, Some(Cause::CredentialsRefused))),
         );
         tokio::time::advance(minute).await;
-        registry.shared.publish("blue", None);
+        registry.shared.publish("blue", None, true);
         tokio::time::advance(minute).await;
         assert_eq!(
             registry.unresolved_for("blue"),

@@ -4,9 +4,9 @@
 //! end every watch at once (that one starts the next without a pause), answer 410 to the start of
 //! a watch (that one repeats it for ever), or not serve the kind (that one lists again for ever).
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream::BoxStream};
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams},
@@ -50,10 +50,16 @@ const fn page_size(payload: Payload) -> u32 {
 
 /// What is listed and watched.
 pub(crate) struct Leg {
-    pub(crate) kind: Kind,
-    pub(crate) namespace: Option<String>,
-    pub(crate) selector: Option<String>,
-    pub(crate) payload: Payload,
+    kind: Kind,
+    namespace: Option<String>,
+    selector: Option<String>,
+    payload: Payload,
+    of: Legs,
+}
+
+/// What the legs of one cluster have in common.
+#[derive(Clone)]
+pub(crate) struct Legs {
     pub(crate) connection: Arc<Connection>,
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) metrics: Arc<ClusterMetrics>,
@@ -93,6 +99,45 @@ enum End {
 
 type Events = BoxStream<'static, Result<WatchEvent<DynamicObject>, kube::Error>>;
 
+/// Runs legs that `make` makes, one after the other. A panic in a function of the owner costs one
+/// try, not the leg.
+pub(crate) async fn supervise(make: impl Fn() -> Leg, sink: &dyn Sink) {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+    loop {
+        let leg = make();
+        let (kind, metrics) = (leg.kind, leg.of.metrics.clone());
+        if AssertUnwindSafe(leg.run(sink))
+            .catch_unwind()
+            .await
+            .is_err()
+        {
+            tracing::error!(%kind, "a watch panicked, starting it again");
+            metrics.restart(kind.kind);
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+// === impl Legs ===
+
+impl Legs {
+    pub(crate) fn leg(
+        &self,
+        kind: Kind,
+        namespace: Option<String>,
+        selector: Option<String>,
+        payload: Payload,
+    ) -> Leg {
+        Leg {
+            kind,
+            namespace,
+            selector,
+            payload,
+            of: self.clone(),
+        }
+    }
+}
+
 // === impl Leg ===
 
 impl Leg {
@@ -120,11 +165,11 @@ impl Leg {
                     continue;
                 }
                 End::Forbidden(reason) => {
-                    self.metrics.restart(self.kind.kind);
+                    self.of.metrics.restart(self.kind.kind);
                     sink.phase(Phase::Forbidden(reason));
                 }
                 End::Failed { code, reason } => {
-                    self.metrics.restart(self.kind.kind);
+                    self.of.metrics.restart(self.kind.kind);
                     tracing::debug!(kind = %self.kind, %reason, "watch failed");
                     if resume.is_none() || code == Some(401) || backoff.tries() + 1 >= STALE_AFTER {
                         sink.phase(Phase::Failing(reason));
@@ -134,7 +179,7 @@ impl Leg {
             let pause = backoff.next();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                Ok(()) = self.rotated.changed() => {}
+                Ok(()) = self.of.rotated.changed() => {}
             }
         }
     }
@@ -147,7 +192,7 @@ impl Leg {
         served: &mut bool,
         sink: &dyn Sink,
     ) -> End {
-        let place = match self.connection.watch() {
+        let place = match self.of.connection.watch() {
             Ok(place) => place,
             Err(error) => return End::from(&error),
         };
@@ -315,8 +360,9 @@ impl Leg {
             return end;
         };
         match self
+            .of
             .capabilities
-            .serves(&self.connection.unary(), &self.kind)
+            .serves(&self.of.connection.unary(), &self.kind)
             .await
         {
             Ok(false) => End::NotServed,
@@ -327,12 +373,13 @@ impl Leg {
     /// Ends when the cluster says that it serves the kind.
     async fn until_served(&mut self) {
         // What said "served" until now was wrong.
-        self.capabilities.forget(&self.kind).await;
+        self.of.capabilities.forget(&self.kind).await;
         loop {
             tokio::time::sleep(jittered(LOOK)).await;
             match self
+                .of
                 .capabilities
-                .serves(&self.connection.unary(), &self.kind)
+                .serves(&self.of.connection.unary(), &self.kind)
                 .await
             {
                 Ok(true) => return,

@@ -33,9 +33,19 @@ const ROOT_KEYS: [&str; 8] = [
     "users",
     "extensions",
 ];
-const CLUSTER_KEYS: [&str; 5] =
-    ["server", "certificate-authority-data", "tls-server-name", "disable-compression", "extensions"];
-const USER_KEYS: [&str; 4] = ["token", "client-certificate-data", "client-key-data", "extensions"];
+const CLUSTER_KEYS: [&str; 5] = [
+    "server",
+    "certificate-authority-data",
+    "tls-server-name",
+    "disable-compression",
+    "extensions",
+];
+const USER_KEYS: [&str; 4] = [
+    "token",
+    "client-certificate-data",
+    "client-key-data",
+    "extensions",
+];
 const CONTEXT_KEYS: [&str; 4] = ["cluster", "user", "namespace", "extensions"];
 
 /// Why a kubeconfig is not used.
@@ -64,7 +74,11 @@ struct Document<'a> {
 /// goes into a connection but its token.
 pub(super) fn judge(raw: &[u8], allow_insecure: bool) -> Result<(Access, ContentHash), Reason> {
     if raw.len() > SIZE_LIMIT {
-        return Err(Fault::TooLarge { size: raw.len(), limit: SIZE_LIMIT }.into());
+        return Err(Fault::TooLarge {
+            size: raw.len(),
+            limit: SIZE_LIMIT,
+        }
+        .into());
     }
     // As a plain value: anchors, merge keys and tags are resolved, duplicate keys and alias bombs
     // are refused, and a second document, which other readers would merge in, is too.
@@ -106,9 +120,14 @@ fn entries<'a>(
     let mut entries: Vec<Entry<'a>> = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let path = format!("{list}[{index}]");
-        let Value::Object(item) = item else { return Err(wrong_type(&path, "a mapping").into()) };
+        let Value::Object(item) = item else {
+            return Err(wrong_type(&path, "a mapping").into());
+        };
         for key in item.keys().filter(|key| *key != "name" && *key != body) {
-            return Err(Refusal::UnknownKey { field: shown(&path, key) }.into());
+            return Err(Refusal::UnknownKey {
+                field: shown(&path, key),
+            }
+            .into());
         }
         let fields = match item.get(body) {
             None | Some(Value::Null) => &EMPTY,
@@ -119,7 +138,11 @@ fn entries<'a>(
         if entries.iter().any(|entry| entry.name == name) {
             return Err(Fault::Duplicate { list }.into());
         }
-        entries.push(Entry { path: format!("{path}.{body}"), name, fields });
+        entries.push(Entry {
+            path: format!("{path}.{body}"),
+            name,
+            fields,
+        });
     }
     Ok(entries)
 }
@@ -165,7 +188,11 @@ impl Document<'_> {
             let field = format!("{}.server", cluster.path);
             // Judged as text: what a URL type makes of it may differ from type to type.
             let (scheme, rest) = server.trim().split_once("://").unwrap_or(("", server));
-            if rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@')) {
+            if rest
+                .split(['/', '?', '#'])
+                .next()
+                .is_some_and(|host| host.contains('@'))
+            {
                 return Err(Refusal::UserInfo { field });
             }
             if !scheme.eq_ignore_ascii_case("https") {
@@ -184,14 +211,26 @@ impl Document<'_> {
     }
 
     fn refuse_unknown(&self) -> Result<(), Refusal> {
-        if let Some(key) = self.root.keys().find(|key| !ROOT_KEYS.contains(&key.as_str())) {
-            return Err(Refusal::UnknownKey { field: shown("", key) });
+        if let Some(key) = self
+            .root
+            .keys()
+            .find(|key| !ROOT_KEYS.contains(&key.as_str()))
+        {
+            return Err(Refusal::UnknownKey {
+                field: shown("", key),
+            });
         }
         for cluster in &self.clusters {
             cluster.only(&[&CLUSTER_KEYS, &[CLUSTER_FILE, UNVERIFIED, PROXY]])?;
         }
         for user in &self.users {
-            user.only(&[&USER_KEYS, &PLUGINS, &USER_FILES, &PASSWORDS, &IMPERSONATION])?;
+            user.only(&[
+                &USER_KEYS,
+                &PLUGINS,
+                &USER_FILES,
+                &PASSWORDS,
+                &IMPERSONATION,
+            ])?;
         }
         for context in &self.contexts {
             context.only(&[&CONTEXT_KEYS])?;
@@ -207,10 +246,16 @@ impl Document<'_> {
         let named = |key: &'static str| -> Result<&str, Fault> {
             let field = format!("{}.{key}", context.path);
             let name = text(context.fields, &context.path, key)?;
-            name.filter(|name| !name.is_empty()).ok_or(Fault::Missing { field })
+            name.filter(|name| !name.is_empty())
+                .ok_or(Fault::Missing { field })
         };
         let cluster_field = format!("{}.cluster", context.path);
-        let cluster = find(&self.clusters, named("cluster")?, &cluster_field, "clusters")?;
+        let cluster = find(
+            &self.clusters,
+            named("cluster")?,
+            &cluster_field,
+            "clusters",
+        )?;
         let user_field = format!("{}.user", context.path);
         let user = find(&self.users, named("user")?, &user_field, "users")?;
 
@@ -218,14 +263,26 @@ impl Document<'_> {
         user.identify(&mut config)?;
         let credential = user.credential(&config.cluster_url)?;
         if credential.is_none() && config.auth_info.client_certificate_data.is_none() {
-            return Err(Fault::NoCredential { field: user.path.clone() }.into());
+            return Err(Fault::NoCredential {
+                field: user.path.clone(),
+            }
+            .into());
         }
         config.cluster_url = without_user_info(&config.cluster_url);
         let headers = user.impersonation()?;
         // Says now what would otherwise be said at the first attempt to connect.
-        config.rustls_client_config().map_err(|error| Fault::Tls { reason: error.to_string() })?;
+        config.rustls_client_config().map_err(|error| Fault::Tls {
+            reason: error.to_string(),
+        })?;
         let hash = connection_hash(cluster, user);
-        Ok((Access { config, credential, headers }, hash))
+        Ok((
+            Access {
+                config,
+                credential,
+                headers,
+            },
+            hash,
+        ))
     }
 }
 
@@ -238,14 +295,20 @@ fn find<'a, 'b>(
     entries
         .iter()
         .find(|entry| entry.name == name)
-        .ok_or_else(|| Fault::Dangling { field: field.to_owned(), list })
+        .ok_or_else(|| Fault::Dangling {
+            field: field.to_owned(),
+            list,
+        })
 }
 
 fn connection_hash(cluster: &Entry<'_>, user: &Entry<'_>) -> ContentHash {
     let mut user = user.fields.clone();
     user.remove("token");
     // Maps are sorted, so equal content is equal text.
-    let both = Value::Array(vec![Value::Object(cluster.fields.clone()), Value::Object(user)]);
+    let both = Value::Array(vec![
+        Value::Object(cluster.fields.clone()),
+        Value::Object(user),
+    ]);
     ContentHash(Sha256::digest(both.to_string()).into())
 }
 
@@ -254,14 +317,18 @@ fn connection_hash(cluster: &Entry<'_>, user: &Entry<'_>) -> ContentHash {
 impl Entry<'_> {
     /// The first of `keys` whose value is as asked, by its path.
     fn first(&self, keys: &[&str], wanted: impl Fn(&Value) -> bool) -> Option<String> {
-        let key = keys.iter().find(|key| self.fields.get(**key).is_some_and(&wanted))?;
+        let key = keys
+            .iter()
+            .find(|key| self.fields.get(**key).is_some_and(&wanted))?;
         Some(format!("{}.{key}", self.path))
     }
 
     fn only(&self, known: &[&[&str]]) -> Result<(), Refusal> {
         let unknown = |key: &&String| !known.iter().any(|keys| keys.contains(&key.as_str()));
         match self.fields.keys().find(unknown) {
-            Some(key) => Err(Refusal::UnknownKey { field: shown(&self.path, key) }),
+            Some(key) => Err(Refusal::UnknownKey {
+                field: shown(&self.path, key),
+            }),
             None => Ok(()),
         }
     }
@@ -272,18 +339,29 @@ impl Entry<'_> {
 
     /// Inline data: base64 in the kubeconfig.
     fn data(&self, key: &str) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(text) = self.text(key)? else { return Ok(None) };
+        let Some(text) = self.text(key)? else {
+            return Ok(None);
+        };
         let compact: String = text.split_ascii_whitespace().collect();
-        data_encoding::BASE64.decode(compact.as_bytes()).map(Some).map_err(|_| {
-            Fault::Undecodable { field: format!("{}.{key}", self.path), expected: "valid base64" }
-        })
+        data_encoding::BASE64
+            .decode(compact.as_bytes())
+            .map(Some)
+            .map_err(|_| Fault::Undecodable {
+                field: format!("{}.{key}", self.path),
+                expected: "valid base64",
+            })
     }
 
     /// For an entry of `clusters`: where the server is and how it is verified.
     fn config(&self) -> Result<kube::Config, Fault> {
         let field = format!("{}.server", self.path);
-        let server = self.text("server")?.ok_or(Fault::Missing { field: field.clone() })?;
-        let not_a_url = || Fault::Undecodable { field: field.clone(), expected: "a valid URL" };
+        let server = self.text("server")?.ok_or(Fault::Missing {
+            field: field.clone(),
+        })?;
+        let not_a_url = || Fault::Undecodable {
+            field: field.clone(),
+            expected: "a valid URL",
+        };
         let url: Uri = server.trim().parse().map_err(|_| not_a_url())?;
         if url.scheme().is_none() || url.host().is_none_or(str::is_empty) {
             return Err(not_a_url());
@@ -303,17 +381,20 @@ impl Entry<'_> {
             let field = format!("{}.{PROXY}", self.path);
             let proxy: Option<Uri> = proxy.parse().ok();
             let proxy = proxy.filter(|proxy| proxy.scheme_str() == Some("http"));
-            config.proxy_url =
-                Some(proxy.ok_or(Fault::Undecodable { field, expected: "an http URL" })?);
+            config.proxy_url = Some(proxy.ok_or(Fault::Undecodable {
+                field,
+                expected: "an http URL",
+            })?);
         }
         if let Some(pem) = self.data("certificate-authority-data")? {
             let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-            let roots = roots.ok().filter(|roots| !roots.is_empty()).ok_or_else(|| {
-                Fault::Undecodable {
+            let roots = roots
+                .ok()
+                .filter(|roots| !roots.is_empty())
+                .ok_or_else(|| Fault::Undecodable {
                     field: format!("{}.certificate-authority-data", self.path),
                     expected: "a PEM certificate in base64",
-                }
-            })?;
+                })?;
             config.root_cert = Some(roots.into_iter().map(|root| root.to_vec()).collect());
         }
         Ok(config)
@@ -322,7 +403,9 @@ impl Entry<'_> {
     /// For an entry of `users`: the client certificate.
     fn identify(&self, config: &mut kube::Config) -> Result<(), Fault> {
         let (certificate, key) = ("client-certificate-data", "client-key-data");
-        let missing = |key| Fault::Missing { field: format!("{}.{key}", self.path) };
+        let missing = |key| Fault::Missing {
+            field: format!("{}.{key}", self.path),
+        };
         match (self.data(certificate)?, self.data(key)?) {
             (None, None) => Ok(()),
             (Some(_), None) => Err(missing(key)),
@@ -343,7 +426,11 @@ impl Entry<'_> {
             field: format!("{}.{key}", self.path),
             expected: "made of characters that can be sent",
         };
-        if let Some(token) = self.text("token")?.map(str::trim).filter(|token| !token.is_empty()) {
+        if let Some(token) = self
+            .text("token")?
+            .map(str::trim)
+            .filter(|token| !token.is_empty())
+        {
             let header = HeaderValue::from_str(&format!("Bearer {token}"));
             let mut header = header.map_err(|_| sendable("token"))?;
             header.set_sensitive(true);
@@ -351,7 +438,9 @@ impl Entry<'_> {
         }
         if let Some(user) = self.text("username")? {
             let password = self.text("password")?.unwrap_or_default();
-            return basic_auth(user, password).map(Some).ok_or_else(|| sendable("password"));
+            return basic_auth(user, password)
+                .map(Some)
+                .ok_or_else(|| sendable("password"));
         }
         Ok(basic_auth_of(server))
     }
@@ -361,13 +450,18 @@ impl Entry<'_> {
         let mut headers = HeaderMap::new();
         let mut add = |name: &str, value: &Value, key: &str| {
             let field = || format!("{}.{key}", self.path);
-            let value = value.as_str().ok_or_else(|| wrong_type(&field(), "a text"))?;
+            let value = value
+                .as_str()
+                .ok_or_else(|| wrong_type(&field(), "a text"))?;
             let unsendable = || Fault::Undecodable {
                 field: field(),
                 expected: "made of characters that can be sent",
             };
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
-            headers.append(name, HeaderValue::from_str(value).map_err(|_| unsendable())?);
+            headers.append(
+                name,
+                HeaderValue::from_str(value).map_err(|_| unsendable())?,
+            );
             Ok::<_, Fault>(())
         };
         for (key, name) in [("as", "impersonate-user"), ("as-uid", "impersonate-uid")] {
@@ -375,7 +469,13 @@ impl Entry<'_> {
                 add(name, value, key)?;
             }
         }
-        for group in self.fields.get("as-groups").and_then(Value::as_array).into_iter().flatten() {
+        for group in self
+            .fields
+            .get("as-groups")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             add("impersonate-group", group, "as-groups")?;
         }
         let extra = self.fields.get("as-user-extra").and_then(Value::as_object);
@@ -413,11 +513,18 @@ fn text<'a>(
 }
 
 fn wrong_type(field: &str, expected: &'static str) -> Fault {
-    Fault::WrongType { field: field.to_owned(), expected }
+    Fault::WrongType {
+        field: field.to_owned(),
+        expected,
+    }
 }
 
 fn joined(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 /// The path of an unknown key. The key itself only if it looks like one: where a document is
@@ -432,11 +539,16 @@ fn shown(path: &str, key: &str) -> String {
 }
 
 fn without_user_info(url: &Uri) -> Uri {
-    if url.authority().is_none_or(|authority| !authority.as_str().contains('@')) {
+    if url
+        .authority()
+        .is_none_or(|authority| !authority.as_str().contains('@'))
+    {
         return url.clone();
     }
     let scheme = url.scheme_str().unwrap_or("https");
-    format!("{scheme}://{}{}", host_of(url), url.path()).parse().unwrap_or_default()
+    format!("{scheme}://{}{}", host_of(url), url.path())
+        .parse()
+        .unwrap_or_default()
 }
 
 // === impl Reason ===

@@ -14,7 +14,10 @@ fn ca() -> String {
 fn identity() -> (String, String) {
     let pair = rcgen::generate_simple_self_signed(vec!["user".to_owned()]).unwrap();
     let encode = |pem: String| data_encoding::BASE64.encode(pem.as_bytes());
-    (encode(pair.cert.pem()), encode(pair.signing_key.serialize_pem()))
+    (
+        encode(pair.cert.pem()),
+        encode(pair.signing_key.serialize_pem()),
+    )
 }
 
 /// A kubeconfig in order, with lines put into its user and its cluster.
@@ -33,7 +36,9 @@ fn secret(data: &[(&str, &str)]) -> Secret {
     let mut secret = Secret::default();
     secret.metadata.name = Some("blue".to_owned());
     secret.metadata.labels = Some([(REGISTRATION_LABEL.to_owned(), "true".to_owned())].into());
-    let data = data.iter().map(|(k, v)| ((*k).to_owned(), ByteString(v.as_bytes().to_vec())));
+    let data = data
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), ByteString(v.as_bytes().to_vec())));
     secret.data = Some(data.collect());
     secret
 }
@@ -72,7 +77,14 @@ fn a_client_certificate_is_enough() {
     let document = kubeconfig(&user, "").replace(&format!("token: {SECRET}"), "token: ''");
     let registration = judge(&document).unwrap();
     assert!(registration.access.credential.is_none());
-    assert!(registration.access.config.auth_info.client_key_data.is_some());
+    assert!(
+        registration
+            .access
+            .config
+            .auth_info
+            .client_key_data
+            .is_some()
+    );
 }
 
 #[rstest]
@@ -91,7 +103,10 @@ fn plugins_are_refused(#[case] user: &str, #[case] field: &str) {
 }
 
 #[rstest]
-#[case("    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token", "")]
+#[case(
+    "    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+    ""
+)]
 #[case("    tokenFile: /dev/zero", "")]
 #[case("    tokenFile: /nowhere/at/all", "")]
 #[case("    client-certificate: /tmp/c", "")]
@@ -110,9 +125,18 @@ fn paths_are_refused(#[case] user: &str, #[case] cluster: &str) {
 fn a_pipe_is_refused_without_being_opened() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     // Opening it would never return.
-    error(&kubeconfig(&format!("    tokenFile: {}", pipe.display()), ""));
+    error(&kubeconfig(
+        &format!("    tokenFile: {}", pipe.display()),
+        "",
+    ));
 }
 
 #[rstest]
@@ -125,7 +149,10 @@ fn a_pipe_is_refused_without_being_opened() {
 fn entries_that_are_not_current_are_judged_too(#[case] user: &str, #[case] cluster: &str) {
     let mut document = kubeconfig("", "");
     document = document.replace("users:\n", &format!("users:\n- name: z\n  user:\n{user}\n"));
-    document = document.replace("clusters:\n", &format!("clusters:\n- name: z\n  cluster:\n{cluster}\n"));
+    document = document.replace(
+        "clusters:\n",
+        &format!("clusters:\n- name: z\n  cluster:\n{cluster}\n"),
+    );
     let error = error(&document);
     assert_eq!(error.cause(), Cause::CredentialsRefused, "{error}");
 }
@@ -148,7 +175,9 @@ fn insecure_things_are_refused_and_may_be_admitted(
     let error = error(&document);
     assert_eq!(error.cause(), Cause::CredentialsRefused);
     assert!(error.to_string().contains(field), "{error}");
-    let RegistrationError::Refused { refusal, .. } = error else { panic!("{error}") };
+    let RegistrationError::Refused { refusal, .. } = error else {
+        panic!("{error}")
+    };
     assert!(refusal.is_insecure());
     let secret = secret(&[("kubeconfig", &document)]);
     Registration::from_secret(&secret, true).unwrap();
@@ -164,7 +193,10 @@ fn insecure_things_are_refused_and_may_be_admitted(
 fn urls_are_refused(#[case] url: &str, #[case] text: &str) {
     let error = error(&kubeconfig("", "").replace("https://api.example.org:6443", url));
     assert_eq!(error.cause(), Cause::CredentialsRefused);
-    assert!(error.to_string().contains("clusters[0].cluster.server"), "{error}");
+    assert!(
+        error.to_string().contains("clusters[0].cluster.server"),
+        "{error}"
+    );
     assert!(error.to_string().contains(text), "{error}");
 }
 
@@ -179,13 +211,25 @@ fn what_is_admitted_as_insecure_is_used() {
     let secret = secret(&[("kubeconfig", &document)]);
     let access = Registration::from_secret(&secret, true).unwrap().access;
     assert!(access.config.accept_invalid_certs);
-    assert_eq!(access.config.cluster_url.to_string(), "http://api.example.org:6443/");
-    assert_eq!(access.config.proxy_url.unwrap().to_string(), "http://proxy:3128/");
+    assert_eq!(
+        access.config.cluster_url.to_string(),
+        "http://api.example.org:6443/"
+    );
+    assert_eq!(
+        access.config.proxy_url.unwrap().to_string(),
+        "http://proxy:3128/"
+    );
     let basic = data_encoding::BASE64.encode(b"me:pw");
-    assert_eq!(access.credential.unwrap().to_str().unwrap(), format!("Basic {basic}"));
+    assert_eq!(
+        access.credential.unwrap().to_str().unwrap(),
+        format!("Basic {basic}")
+    );
     let values = |name| {
         let values: Vec<_> = access.headers.get_all(name).iter().collect();
-        values.into_iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>()
+        values
+            .into_iter()
+            .map(|value| value.to_str().unwrap())
+            .collect::<Vec<_>>()
     };
     assert_eq!(values("impersonate-user"), ["admin"]);
     assert_eq!(values("impersonate-uid"), ["u1"]);
@@ -228,11 +272,18 @@ fn a_plugin_behind_an_anchor_a_merge_key_or_a_tag_is_found() {
         "    exec: *command",
         "    !!str exec: !!map {command: id}",
     ] {
-        let anchors = "extensions:\n- name: x\n  extension: &plugin\n    exec: &command {command: id}\n";
+        let anchors =
+            "extensions:\n- name: x\n  extension: &plugin\n    exec: &command {command: id}\n";
         let error = error(&format!("{anchors}{}", kubeconfig(user, "")));
         let text = error.to_string();
-        assert!(text.contains("exec and auth-provider") || text.contains("valid YAML"), "{text}");
-        assert!(user.contains("!!") || text.contains("exec and auth-provider"), "{text}");
+        assert!(
+            text.contains("exec and auth-provider") || text.contains("valid YAML"),
+            "{text}"
+        );
+        assert!(
+            user.contains("!!") || text.contains("exec and auth-provider"),
+            "{text}"
+        );
     }
 }
 
@@ -249,8 +300,14 @@ fn a_plugin_behind_an_anchor_a_merge_key_or_a_tag_is_found() {
 #[case::wrong_entry("users: [SECRET]", "users[0] is not a mapping")]
 #[case::wrong_body("users: [{name: a, user: SECRET}]", "users[0].user is not a mapping")]
 #[case::no_context("clusters: []", "current-context is not set")]
-#[case::dangling("current-context: SECRET", "current-context names no entry of contexts")]
-#[case::duplicate("users: [{name: SECRET}, {name: SECRET}]", "users has two entries of one name")]
+#[case::dangling(
+    "current-context: SECRET",
+    "current-context names no entry of contexts"
+)]
+#[case::duplicate(
+    "users: [{name: SECRET}, {name: SECRET}]",
+    "users has two entries of one name"
+)]
 fn what_is_no_kubeconfig_keeps_the_last_good(#[case] document: &str, #[case] text: &str) {
     let error = error(document);
     assert_eq!(error.cause(), Cause::KubeconfigInvalid);
@@ -259,17 +316,57 @@ fn what_is_no_kubeconfig_keeps_the_last_good(#[case] document: &str, #[case] tex
 }
 
 #[rstest]
-#[case("token: eyJzZWNyZXQiOjF9SECRET", "token: ''", "users[0].user has neither a token")]
-#[case("token: eyJzZWNyZXQiOjF9SECRET", "token: 12", "users[0].user.token is not a text")]
-#[case("token: eyJzZWNyZXQiOjF9SECRET", "token: \"SEC\\u0001RET\"", "users[0].user.token is not made")]
-#[case("token: eyJzZWNyZXQiOjF9SECRET", "client-key-data: U0VDUkVU", "client-certificate-data is missing")]
-#[case("token: eyJzZWNyZXQiOjF9SECRET", "client-key-data: '%SECRET'", "client-key-data is not valid base64")]
+#[case(
+    "token: eyJzZWNyZXQiOjF9SECRET",
+    "token: ''",
+    "users[0].user has neither a token"
+)]
+#[case(
+    "token: eyJzZWNyZXQiOjF9SECRET",
+    "token: 12",
+    "users[0].user.token is not a text"
+)]
+#[case(
+    "token: eyJzZWNyZXQiOjF9SECRET",
+    "token: \"SEC\\u0001RET\"",
+    "users[0].user.token is not made"
+)]
+#[case(
+    "token: eyJzZWNyZXQiOjF9SECRET",
+    "client-key-data: U0VDUkVU",
+    "client-certificate-data is missing"
+)]
+#[case(
+    "token: eyJzZWNyZXQiOjF9SECRET",
+    "client-key-data: '%SECRET'",
+    "client-key-data is not valid base64"
+)]
 #[case("user: u,", "", "contexts[0].context.user is missing")]
-#[case("user: u,", "user: other,", "contexts[0].context.user names no entry of users")]
-#[case("cluster: k,", "cluster: other,", "contexts[0].context.cluster names no entry of clusters")]
-#[case("server: https://api.example.org:6443", "", "clusters[0].cluster.server is missing")]
-#[case("server: https://api.example.org:6443", "server: 'https://a b'", "server is not a valid URL")]
-#[case("server: https", "tls-server-name: 'a b'\n    server: https", "not a valid host name")]
+#[case(
+    "user: u,",
+    "user: other,",
+    "contexts[0].context.user names no entry of users"
+)]
+#[case(
+    "cluster: k,",
+    "cluster: other,",
+    "contexts[0].context.cluster names no entry of clusters"
+)]
+#[case(
+    "server: https://api.example.org:6443",
+    "",
+    "clusters[0].cluster.server is missing"
+)]
+#[case(
+    "server: https://api.example.org:6443",
+    "server: 'https://a b'",
+    "server is not a valid URL"
+)]
+#[case(
+    "server: https",
+    "tls-server-name: 'a b'\n    server: https",
+    "not a valid host name"
+)]
 fn faults_name_their_field(#[case] from: &str, #[case] to: &str, #[case] text: &str) {
     let document = kubeconfig("", "");
     assert!(document.contains(from));
@@ -281,13 +378,20 @@ fn faults_name_their_field(#[case] from: &str, #[case] to: &str, #[case] text: &
 #[test]
 fn certificates_are_tried_before_they_are_needed() {
     let document = kubeconfig("", "");
-    let line = document.lines().find(|line| line.contains("certificate-authority-data")).unwrap();
+    let line = document
+        .lines()
+        .find(|line| line.contains("certificate-authority-data"))
+        .unwrap();
     let broken = document.replace(line, "    certificate-authority-data: U0VDUkVU");
     assert!(error(&broken).to_string().contains("not a PEM certificate"));
     let (certificate, _) = identity();
     let (_, other) = identity();
     let user = format!("    client-certificate-data: {certificate}\n    client-key-data: {other}");
-    assert!(error(&kubeconfig(&user, "")).to_string().contains("certificates are not usable"));
+    assert!(
+        error(&kubeconfig(&user, ""))
+            .to_string()
+            .contains("certificates are not usable")
+    );
 }
 
 #[test]
@@ -312,9 +416,16 @@ fn an_alias_bomb_ends_quickly() {
 
 #[test]
 fn missing_and_empty_kubeconfigs_withdraw_the_credential() {
-    for data in [&[][..], &[("kubeconfig", "")], &[("value", "x"), ("namespaces", "")]] {
+    for data in [
+        &[][..],
+        &[("kubeconfig", "")],
+        &[("value", "x"), ("namespaces", "")],
+    ] {
         let error = Registration::from_secret(&secret(data), false).unwrap_err();
-        assert!(matches!(error, RegistrationError::KubeconfigMissing { .. }), "{error}");
+        assert!(
+            matches!(error, RegistrationError::KubeconfigMissing { .. }),
+            "{error}"
+        );
         assert!(!error.keeps_last_good());
         assert_eq!(error.cause(), Cause::KubeconfigInvalid);
     }
@@ -355,7 +466,10 @@ fn scoped(namespaces: Option<&str>) -> Registration {
 #[test]
 fn scopes_are_trimmed_and_compared() {
     let one = scoped(Some(" a , b,a"));
-    assert_eq!(one.namespaces().unwrap().iter().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(
+        one.namespaces().unwrap().iter().collect::<Vec<_>>(),
+        ["a", "b"]
+    );
     assert!(scoped(None).covers(&one) && !one.covers(&scoped(None)));
     assert!(one.covers(&scoped(Some("b"))) && !scoped(Some("b")).covers(&one));
 }
@@ -371,7 +485,11 @@ fn the_hash_is_over_the_raw_content() {
         "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"
     );
     assert_eq!(hash(b"k", Some(b"a")), hash(b"k\0a", None));
-    assert_ne!(hash(b"k", None), hash(b"k", Some(b"")), "absent is not empty");
+    assert_ne!(
+        hash(b"k", None),
+        hash(b"k", Some(b"")),
+        "absent is not empty"
+    );
     assert_ne!(hash(b"k", Some(b"a")), hash(b"k", Some(b"a,b")));
 }
 

@@ -1,0 +1,166 @@
+//! Attempts to connect, each a task: until one succeeds, or nobody wants it any more.
+
+use std::{sync::Arc, time::Duration};
+
+use http::HeaderValue;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Message;
+use crate::{
+    Cause, Cluster, Registration, RegistryOptions,
+    backoff::Backoff,
+    client::{Connection, Credential, Shared as Keepsakes},
+    cluster::{Identity, Parts},
+    failure::{cause_of, error_text},
+};
+
+/// One content of a registration that is being tried.
+#[derive(Clone)]
+pub(super) struct Attempt {
+    pub(super) id: u64,
+    pub(super) registration: Arc<Registration>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What an attempt is to bring about.
+pub(super) enum Goal {
+    /// A new generation, beside the one in use.
+    Connect {
+        generation: u64,
+        permits: Arc<Semaphore>,
+        keepsakes: Keepsakes,
+    },
+    /// The generation in use with another token, if the server accepts it.
+    Swap(Arc<Cluster>, HeaderValue),
+}
+
+/// The end of one try.
+pub(super) struct Report {
+    pub(super) attempt: Attempt,
+    pub(super) outcome: Outcome,
+}
+
+pub(super) enum Outcome {
+    Connected(Arc<Cluster>, Identity),
+    Swapped(HeaderValue, Identity),
+    Failed {
+        cause: Cause,
+        detail: String,
+        next_try: Timestamp,
+    },
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    pub(super) fn new(id: u64, registration: Arc<Registration>, stop: CancellationToken) -> Self {
+        Self {
+            id,
+            registration,
+            stop,
+        }
+    }
+}
+
+/// Tries and reports until a try succeeds. With `after` the first one waits until then.
+pub(super) async fn run(
+    attempt: Attempt,
+    goal: Goal,
+    after: Option<Timestamp>,
+    options: Arc<RegistryOptions>,
+    gate: Arc<Semaphore>,
+    inbox: mpsc::UnboundedSender<Message>,
+) {
+    let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+    if let Some(after) = after {
+        backoff.next();
+        let pause = after.duration_since(Timestamp::now());
+        tokio::time::sleep(pause.try_into().unwrap_or_default()).await;
+    }
+    loop {
+        let result = {
+            // The gate is never closed; without a permit the try would only be less polite.
+            let _permit = gate.acquire().await;
+            let tried = attempt.registration.attempt(&goal, &options);
+            match tokio::time::timeout(options.engage_timeout, tried).await {
+                Ok(Ok(outcome)) => Ok(outcome),
+                Ok(Err(error)) => Err((cause_of(&error), error_text(&error))),
+                Err(_) => Err((
+                    Cause::Timeout,
+                    format!(
+                        "no connection within {}s",
+                        options.engage_timeout.as_secs_f32()
+                    ),
+                )),
+            }
+        };
+        let (outcome, pause) = match result {
+            Ok(outcome) => (outcome, None),
+            Err((cause, detail)) => {
+                let pause = backoff.next();
+                let wait = SignedDuration::try_from(pause).unwrap_or_default();
+                let next_try = Timestamp::now().saturating_add(wait).unwrap_or_default();
+                (
+                    Outcome::Failed {
+                        cause,
+                        detail,
+                        next_try,
+                    },
+                    Some(pause),
+                )
+            }
+        };
+        // Nobody listens when the owner has ended; then this task is about to end as well.
+        let _ = inbox.send(Message::Report(Report {
+            attempt: attempt.clone(),
+            outcome,
+        }));
+        match pause {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return,
+        }
+    }
+}
+
+// === impl Registration ===
+
+impl Registration {
+    async fn attempt(
+        &self,
+        goal: &Goal,
+        options: &RegistryOptions,
+    ) -> Result<Outcome, kube::Error> {
+        match goal {
+            Goal::Swap(cluster, header) => {
+                let identity = cluster.probe_as(header.clone()).await?;
+                Ok(Outcome::Swapped(header.clone(), identity))
+            }
+            Goal::Connect {
+                generation,
+                permits,
+                keepsakes,
+            } => {
+                let connection = Connection::new(
+                    self.access.config.clone(),
+                    Some(Credential::new(self.access.credential.clone())),
+                    self.access.headers.clone(),
+                    &options.client,
+                    keepsakes,
+                )?;
+                let cluster = Cluster::new(Parts {
+                    name: self.name().to_owned(),
+                    hub: false,
+                    generation: *generation,
+                    namespaces: self.namespaces().cloned(),
+                    connection,
+                    permits: permits.clone(),
+                    metrics: keepsakes.metrics.clone(),
+                });
+                let identity = cluster.probe().await?;
+                Ok(Outcome::Connected(cluster, identity))
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The watch of the registration Secrets.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kube::api::DynamicObject;
+use tokio::sync::mpsc;
+
+use super::Message;
+use crate::{
+    Cluster, Kind, Payload,
+    informer::{
+        Phase,
+        leg::{self, Sink},
+    },
+    is_registration,
+};
+
+const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
+
+/// Hands every Secret of the namespace to the owner and keeps none.
+struct IntoOwner {
+    inbox: mpsc::UnboundedSender<Message>,
+    /// Registrations of the list that is under way.
+    listed: Mutex<BTreeSet<String>>,
+    phase: Mutex<Phase>,
+}
+
+/// Watches the Secrets of one namespace of the hub, without a selector: the label is judged in
+/// code, so that its removal is noticed as such.
+pub(super) fn watch(
+    hub: &Arc<Cluster>,
+    namespace: String,
+    inbox: mpsc::UnboundedSender<Message>,
+) -> impl Future<Output = ()> + Send + use<> {
+    let legs = hub.legs();
+    let sink = IntoOwner {
+        inbox,
+        listed: Mutex::default(),
+        phase: Mutex::new(Phase::Starting),
+    };
+    async move {
+        let make = || legs.leg(SECRET, Some(namespace.clone()), None, Payload::Full);
+        leg::supervise(make, &sink).await;
+    }
+}
+
+// === impl IntoOwner ===
+
+impl IntoOwner {
+    fn tell(&self, message: Message) {
+        // The owner ends only when the registry is stopped, and this watch with it.
+        let _ = self.inbox.send(message);
+    }
+}
+
+impl Sink for IntoOwner {
+    fn begin(&self) {
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    fn put(&self, object: DynamicObject, _listed: bool) {
+        let Some(name) = object.metadata.name.clone() else {
+            return;
+        };
+        if !is_registration(&object.metadata) {
+            self.tell(Message::Removed(name));
+            return;
+        }
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.clone());
+        match object.try_parse() {
+            Ok(secret) => self.tell(Message::Secret(Box::new(secret))),
+            // Not the text of the error, it may quote a value.
+            Err(_) => tracing::error!(cluster = name, "the registration Secret cannot be decoded"),
+        }
+    }
+
+    fn remove(&self, object: DynamicObject) {
+        if let Some(name) = object.metadata.name {
+            self.tell(Message::Removed(name));
+        }
+    }
+
+    fn end(&self) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tell(Message::Listed(std::mem::take(&mut *listed)));
+    }
+
+    fn served(&self) {}
+
+    fn gone(&self) {}
+
+    fn phase(&self, phase: Phase) {
+        let mut now = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        if *now == phase {
+            return;
+        }
+        match &phase {
+            Phase::Forbidden(reason) | Phase::Failing(reason) => {
+                tracing::error!(%reason, "cannot watch the registration Secrets");
+            }
+            Phase::Synced if !matches!(*now, Phase::Starting) => {
+                tracing::info!("watching the registration Secrets again");
+            }
+            _ => {}
+        }
+        *now = phase;
+    }
+}
