@@ -2,6 +2,8 @@
 # Build output stays outside the checkout, in the folder that .ci/run uses.
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/glance-operator
 export CARGO_TARGET_DIR ?= $(cache)/target
+# As in .ci/run: with another value our own crates compile again.
+export CARGO_INCREMENTAL := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint unit e2e generate
