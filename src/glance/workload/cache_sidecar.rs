@@ -192,13 +192,15 @@ mod tests {
         }
 
         fn command(&self, name: &str, body: &str) {
-            let path = self.dir.path().join(name);
+            // Renamed into place: the loop may be about to run the former one.
+            let path = self.dir.path().join("new");
             let head = format!(
                 "#!/bin/sh\nLOG={0}/log\nBROKEN={0}/broken\n",
                 self.dir.path().display()
             );
             fs::write(&path, format!("{head}{body}\n")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::rename(path, self.dir.path().join(name)).unwrap();
         }
 
         /// What `du` says; nothing when empty.
