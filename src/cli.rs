@@ -13,7 +13,7 @@ use std::{
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::telemetry::LogArgs;
+use crate::{duration, telemetry::LogArgs};
 
 pub mod environment;
 mod value;
@@ -94,7 +94,7 @@ pub struct RunArgs {
     max_concurrent_reconciles: i64,
 
     /// How long a deleted resource waits for its target cluster before it leaves its children behind
-    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = value::duration)]
+    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = duration::unsigned)]
     pub abandon_after: Duration,
 
     /// How the API of a Glance on the hub itself is probed

@@ -27,6 +27,16 @@ pub fn seconds(text: &str) -> Result<i64, DurationError> {
     Ok(nanoseconds / NANOSECONDS)
 }
 
+/// A duration that is not negative, to the nanosecond.
+pub fn unsigned(text: &str) -> Result<Duration, DurationError> {
+    parse(text)
+        .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())
+        .map(Duration::from_nanos)
+        .ok_or_else(|| DurationError {
+            text: text.to_owned(),
+        })
+}
+
 /// A duration in the form Go prints: `5m0s`, `1h0m0s`, `1.5s`, `100ms`, `0s`.
 pub fn go_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -170,6 +180,14 @@ mod tests {
             seconds(text).unwrap_err().to_string(),
             format!("{text:?} is not a duration such as \"90s\", \"5m\" or \"1h30m\"")
         );
+    }
+
+    #[test]
+    fn unsigned_durations_keep_their_fraction_and_are_never_negative() {
+        assert_eq!(unsigned("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(unsigned("0"), Ok(Duration::ZERO));
+        assert!(unsigned("-1ns").is_err());
+        assert!(unsigned("1").is_err());
     }
 
     #[rstest]

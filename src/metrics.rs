@@ -20,8 +20,9 @@ use tokio::time::Instant;
 
 mod families;
 mod process;
+mod rest_client;
 
-use families::Families;
+use families::{Families, Hosts};
 
 /// Shown instead of an empty label: a sample nobody can attribute must not look like none.
 const UNKNOWN: &str = "UNKNOWN";
@@ -91,11 +92,29 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format.
     pub fn encode(&self) -> String {
+        let mut families = self.0.registry.gather();
+        match rest_client::requests(&families, |cluster| self.host(cluster)) {
+            Ok(requests) => families.extend(requests),
+            Err(error) => tracing::error!(%error, "the requests cannot be counted by host"),
+        }
         let mut bytes = Vec::new();
-        if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut bytes) {
+        if let Err(error) = TextEncoder::new().encode(&families, &mut bytes) {
             tracing::error!(%error, "some metrics cannot be written");
         }
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Tells how the API server of a cluster is called; until then a cluster's own name
+    /// stands in for its host. Only the first call counts.
+    pub fn name_hosts(&self, host: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+        if self.0.hosts.set(Hosts(Box::new(host))).is_err() {
+            tracing::debug!("the hosts of clusters are named already");
+        }
+    }
+
+    fn host(&self, cluster: &str) -> String {
+        let named = self.0.hosts.get().and_then(|hosts| (hosts.0)(cluster));
+        named.unwrap_or_else(|| cluster.to_owned())
     }
 
     /// Starts to time a step that works for a CR whose children are on `cluster`.

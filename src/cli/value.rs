@@ -1,15 +1,14 @@
 //! Flag values in the forms Go's flag package takes.
 
-use std::{str::FromStr as _, time::Duration};
+use std::time::Duration;
+
+use crate::duration;
 
 /// Default of the metrics listener.
 pub const METRICS: &str = ":8080";
 
 /// Default of the health listener.
 pub const HEALTH: &str = ":8081";
-
-/// Longest run of digits in a duration: keeps the arithmetic inside its type.
-const MOST_DIGITS: usize = 9;
 
 /// Where a listener listens, if at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,29 +49,10 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A duration in Go's syntax (`1h30m`, `500ms`, `0`), not negative.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a duration like 10m, 1h30m or 90s".to_owned();
-    let digits = text
-        .split(|c: char| !c.is_ascii_digit())
-        .map(str::len)
-        .max()
-        .unwrap_or(0);
-    if text.starts_with('-') || digits == 0 || digits > MOST_DIGITS {
-        return Err(expected());
-    }
-    kube::core::Duration::from_str(text)
-        .map(Duration::from)
-        .map_err(|_| expected())
-}
-
-/// A duration that is not zero either.
+/// A duration in Go's syntax (`1h30m`, `500ms`) that is not zero.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|duration| {
-        if duration.is_zero() {
-            Err("must be longer than 0".to_owned())
-        } else {
-            Ok(duration)
-        }
-    })
+    match duration::unsigned(text) {
+        Ok(Duration::ZERO) => Err("must be longer than 0".to_owned()),
+        read => read.map_err(|error| error.to_string()),
+    }
 }

@@ -1,6 +1,10 @@
 //! The vectors behind [`Metrics`](super::Metrics): names, labels, buckets, help texts.
 
-use std::{collections::BTreeSet, sync::Mutex};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Mutex, OnceLock},
+};
 
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector,
@@ -37,7 +41,13 @@ pub struct Families {
     pub steps_seen: Mutex<BTreeSet<(String, &'static str)>>,
     pub errors_seen: Mutex<BTreeSet<(String, &'static str, &'static str)>>,
     pub conditions_seen: Mutex<BTreeSet<(String, String, String)>>,
+    pub hosts: OnceLock<Hosts>,
 }
+
+/// How the API servers of clusters are called.
+pub struct Hosts(pub Box<HostOf>);
+
+type HostOf = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// One kind of Job.
 #[derive(Debug)]
@@ -113,6 +123,7 @@ impl Families {
             steps_seen: Mutex::default(),
             errors_seen: Mutex::default(),
             conditions_seen: Mutex::default(),
+            hosts: OnceLock::new(),
             registry,
         })
     }
@@ -122,6 +133,14 @@ impl Families {
             JobMetric::DbSync => &self.db_sync,
             JobMetric::DbPurge => &self.db_purge,
         }
+    }
+}
+
+// === impl Hosts ===
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hosts")
     }
 }
 

@@ -232,3 +232,34 @@ fn registering_twice_is_an_error_and_not_a_panic() {
     let error = Metrics::register(metrics.registry().clone()).unwrap_err();
     assert!(matches!(error, prometheus::Error::AlreadyReg), "{error}");
 }
+
+#[test]
+fn requests_are_also_shown_under_the_names_of_the_go_client() {
+    let metrics = metrics();
+    assert!(!mentions(&metrics, "rest_client_requests_total"));
+    let opts = prometheus::Opts::new("glance_operator_target_requests_total", "counted elsewhere");
+    let counted = prometheus::IntCounterVec::new(opts, &["cluster", "verb", "code"]).unwrap();
+    metrics
+        .registry()
+        .register(Box::new(counted.clone()))
+        .unwrap();
+    for (cluster, verb, code, n) in [
+        ("local", "list", "200", 2),
+        ("local", "watch", "200", 3),
+        ("edge-1", "patch", "409", 1),
+        ("edge-1", "get", "timeout", 1),
+        ("edge-1", "get", "error", 1),
+        ("edge-1", "get", "throttled", 9),
+    ] {
+        counted.with_label_values(&[cluster, verb, code]).inc_by(n);
+    }
+    metrics.name_hosts(|cluster| (cluster == "edge-1").then(|| "10.0.0.1:6443".to_owned()));
+    let series = |code, method, host| {
+        let labels = format!(r#"code="{code}",host="{host}",method="{method}""#);
+        sample(&metrics, &format!("rest_client_requests_total{{{labels}}}"))
+    };
+    assert_eq!(series("200", "GET", "local"), Some(5.0));
+    assert_eq!(series("409", "PATCH", "10.0.0.1:6443"), Some(1.0));
+    assert_eq!(series("<error>", "GET", "10.0.0.1:6443"), Some(2.0));
+    assert!(!mentions(&metrics, "code=\"throttled\",host"));
+}
