@@ -65,6 +65,10 @@ func main() {
 // runKwok starts the node simulator. Its command takes its configuration files
 // out of the context, so they are read before the command exists.
 func runKwok() int {
+	// Kubernetes' own packages put a --version of their kind among the global
+	// flags, where this command would find it in place of its own.
+	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ExitOnError)
+
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}

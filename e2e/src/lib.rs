@@ -1,1 +1,34 @@
-//! stub
+//! The test bed: a fleet of real Kubernetes control planes on this machine, the operator's
+//! real binary on it, and doubles for the neighbours that we do not run.
+//!
+//! A fleet is one hub and some targets ([`fleet`]). Each is a [`control_plane`] of child
+//! processes from one binary ([`assets`]) or a cluster that exists already; to a test both
+//! are a [`cluster::Cluster`]. The [`doubles`] play nodes, pods, databases, secret stores,
+//! gateways and the Glance API, and can be broken on command. [`expect`] waits for what a
+//! test says, [`audit`] counts requests where they arrive.
+//!
+//! The bed knows the operator from outside only: its binary, its charts, its objects.
+
+pub mod assets;
+pub mod audit;
+pub mod bed;
+pub mod certificates;
+pub mod cluster;
+pub mod control_plane;
+pub mod doubles;
+pub mod expect;
+pub mod fleet;
+pub mod kinds;
+pub mod kubeconfig;
+pub mod patience;
+pub mod ports;
+pub mod process;
+pub mod progress;
+pub mod scenario;
+pub mod workdir;
+
+/// The folder of the checkout that this crate was built from.
+pub fn checkout() -> &'static std::path::Path {
+    let crate_folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.parent().unwrap_or(crate_folder)
+}
