@@ -101,6 +101,14 @@ where
     Ok(out)
 }
 
+/// Adds a written document to another, one empty line between them.
+pub fn append(document: &mut String, written: &str) {
+    if !document.is_empty() && !written.is_empty() {
+        document.push('\n');
+    }
+    document.push_str(written);
+}
+
 fn check_section(section: &str) -> Result<(), IniError> {
     if section.is_empty() {
         return Err(IniError::EmptySection);
@@ -296,6 +304,20 @@ mod tests {
     #[test]
     fn no_sections_are_no_bytes() {
         assert_eq!(Ini::new().render().unwrap(), "");
+    }
+
+    #[test]
+    fn joined_documents_are_as_if_written_at_once() {
+        let mut parts = String::new();
+        let mut whole = Ini::new();
+        for section in ["a", "b", "c"] {
+            let mut part = Ini::new();
+            part.set(section, "k", "v");
+            append(&mut parts, &part.render().unwrap());
+            whole.set(section, "k", "v");
+        }
+        append(&mut parts, "");
+        assert_eq!(parts, whole.render().unwrap());
     }
 
     #[test]
