@@ -51,7 +51,7 @@ pub(crate) fn jittered(pause: Duration) -> Duration {
     // The keys of the standard library's hasher are random per process and differ per call; a
     // generator of its own would be one more dependency for one line.
     let random = u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or_default();
-    pause - pause.mul_f64(f64::from(random) / f64::from(u32::MAX) / 4.0)
+    pause.mul_f64(1.0 - f64::from(random) / f64::from(u32::MAX) / 4.0)
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
         backoff.reset();
         assert!(backoff.next() <= Duration::from_secs(1));
         let pauses: std::collections::HashSet<_> =
-            (0..20).map(|_| jittered(Duration::from_secs(60))).collect();
+            (0..20).map(|_| jittered(Duration::from_mins(1))).collect();
         assert!(pauses.len() > 10, "jitter is not constant");
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long "served" is believed.
-const SERVED_FOR: Duration = Duration::from_secs(600);
+const SERVED_FOR: Duration = Duration::from_mins(10);
 
 /// How long "not served" is believed: somebody may be installing it right now.
 const NOT_SERVED_FOR: Duration = Duration::from_secs(10);

@@ -118,10 +118,7 @@ impl Connection {
             }
             route = route.through(proxy.clone(), basic_auth_of(proxy));
         }
-        let mut tls = config.rustls_client_config()?;
-        // The API server may serve a hundred watches on one HTTP/2 connection, and a PING notices
-        // a frozen one. Where a proxy does not speak it, HTTP/1.1 is agreed on instead.
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let tls = config.rustls_client_config()?;
         let mut https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http();
@@ -131,7 +128,10 @@ impl Connection {
             })?;
             https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
-        let mut connector = TimeoutConnector::new(https.enable_http1().wrap_connector(route));
+        // The API server serves a hundred watches on one HTTP/2 connection, and a PING notices a
+        // frozen one. Where a proxy does not speak it, HTTP/1.1 is agreed on instead.
+        let mut connector =
+            TimeoutConnector::new(https.enable_all_versions().wrap_connector(route));
         // Around TLS as well: a frozen server still completes the TCP handshake.
         connector.set_connect_timeout(Some(options.connect_timeout));
         // Bookmarks come every minute, so a shorter one would break quiet HTTP/1.1 watches.
@@ -301,15 +301,12 @@ fn decoded(text: &str) -> String {
     while let [first, tail @ ..] = rest {
         let escape = (*first == b'%').then(|| tail.get(..2)).flatten();
         let byte = escape.and_then(|hex| data_encoding::HEXLOWER_PERMISSIVE.decode(hex).ok());
-        match byte.as_deref() {
-            Some([byte]) => {
-                bytes.push(*byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let Some([byte]) = byte.as_deref() {
+            bytes.push(*byte);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -110,7 +110,8 @@ pub(crate) fn cause_of(error: &kube::Error) -> Cause {
             // An io::Error that wraps another error does not list it as its source.
             if io
                 .get_ref()
-                .is_some_and(|inner| inner.is::<rustls::Error>())
+                .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+                .is_some()
             {
                 return Cause::Tls;
             }

@@ -45,8 +45,11 @@ pub struct InformerSpec {
     /// name, namespace, UID and resourceVersion have to stay.
     pub reduce: Arc<dyn Fn(&mut DynamicObject) + Send + Sync>,
     /// Called after the store has been changed, for each event, of kept objects or not.
-    pub on_change: Arc<dyn Fn(&Cluster, &Change) + Send + Sync>,
+    pub on_change: OnChange,
 }
+
+/// What is called for each event of a watched kind.
+pub type OnChange = Arc<dyn Fn(&Cluster, &Change) + Send + Sync>;
 
 /// What happened to a watched kind.
 #[derive(Clone, Debug)]

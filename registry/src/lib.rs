@@ -20,7 +20,7 @@ pub use crate::{
     client::{AnswerTooLong, ClientOptions, DeadlineExceeded},
     cluster::{Cluster, Identity, OutOfScope},
     failure::{Cause, error_code, error_text},
-    informer::{Change, Informer, InformerSpec, Payload, Readiness},
+    informer::{Change, Informer, InformerSpec, OnChange, Payload, Readiness},
     kind::Kind,
     metrics::Metrics,
     registration::{

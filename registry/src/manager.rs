@@ -226,17 +226,17 @@ impl Owner {
     ) {
         let current = member.current.as_ref();
         let same = current.filter(|(_, current)| registration.same_connection(current));
-        let goal = match (same, &registration.access.credential) {
-            (Some((cluster, _)), Some(header)) => Goal::Swap(cluster.clone(), header.clone()),
-            _ => {
+        let goal =
+            if let (Some((cluster, _)), Some(header)) = (same, &registration.access.credential) {
+                Goal::Swap(cluster.clone(), header.clone())
+            } else {
                 member.generation += 1;
                 Goal::Connect {
                     generation: member.generation,
                     permits: member.permits.clone(),
                     keepsakes: member.keepsakes.clone(),
                 }
-            }
-        };
+            };
         self.attempts += 1;
         let attempt = Attempt::new(self.attempts, registration, self.stop.child_token());
         let run = attempt::run(

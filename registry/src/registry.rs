@@ -275,7 +275,7 @@ mod tests {
         let registry = Registry {
             shared: Arc::new(Shared::new(true)),
         };
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         assert_eq!(
             registry.unresolved_for("blue"),
             Duration::ZERO,
@@ -301,6 +301,7 @@ mod tests {
         registry.shared.publish(
             "blue",
             Some(entry(State::Rejected, Some(Cause::CredentialsRefused))),
+            true,
         );
         tokio::time::advance(minute).await;
         registry.shared.publish("blue", None, true);

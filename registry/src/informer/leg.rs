@@ -314,17 +314,17 @@ impl Leg {
             for object in page.items {
                 sink.put(self.typed(object), true);
             }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => {
-                    let version = page.metadata.resource_version.filter(|v| !v.is_empty());
-                    let reason = "the list has no resourceVersion".to_owned();
-                    let version = version.ok_or(End::Failed { code: None, reason })?;
-                    sink.end();
-                    sink.phase(Phase::Synced);
-                    return Ok(version);
-                }
+            let token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if token.is_some() {
+                params.continue_token = token;
+                continue;
             }
+            let version = page.metadata.resource_version.filter(|v| !v.is_empty());
+            let reason = "the list has no resourceVersion".to_owned();
+            let version = version.ok_or(End::Failed { code: None, reason })?;
+            sink.end();
+            sink.phase(Phase::Synced);
+            return Ok(version);
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) async fn run(
     gate: Arc<Semaphore>,
     inbox: mpsc::UnboundedSender<Message>,
 ) {
-    let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+    let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
     if let Some(after) = after {
         backoff.next();
         let pause = after.duration_since(Timestamp::now());

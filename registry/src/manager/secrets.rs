@@ -76,10 +76,11 @@ impl Sink for IntoOwner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name.clone());
-        match object.try_parse() {
-            Ok(secret) => self.tell(Message::Secret(Box::new(secret))),
+        if let Ok(secret) = object.try_parse() {
+            self.tell(Message::Secret(Box::new(secret)));
+        } else {
             // Not the text of the error, it may quote a value.
-            Err(_) => tracing::error!(cluster = name, "the registration Secret cannot be decoded"),
+            tracing::error!(cluster = name, "the registration Secret cannot be decoded");
         }
     }
 

@@ -123,7 +123,7 @@ fn entries<'a>(
         let Value::Object(item) = item else {
             return Err(wrong_type(&path, "a mapping").into());
         };
-        for key in item.keys().filter(|key| *key != "name" && *key != body) {
+        if let Some(key) = item.keys().find(|key| *key != "name" && *key != body) {
             return Err(Refusal::UnknownKey {
                 field: shown(&path, key),
             }

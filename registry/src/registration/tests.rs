@@ -407,7 +407,7 @@ fn an_alias_bomb_ends_quickly() {
     for level in 1..30 {
         let previous = format!("*a{}", level - 1);
         let list = vec![previous; 10].join(", ");
-        bomb.push_str(&format!("a{level}: &a{level} [{list}]\n"));
+        bomb += &format!("a{level}: &a{level} [{list}]\n");
     }
     let started = std::time::Instant::now();
     assert_eq!(error(&bomb).cause(), Cause::KubeconfigInvalid);
