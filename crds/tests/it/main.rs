@@ -4,4 +4,12 @@
 //! helpers too.
 
 #[cfg(test)]
+#[path = "../cases/list.rs"]
+mod cases;
+
+#[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod files;
+#[cfg(test)]
+mod structure;
