@@ -1,121 +1,102 @@
-//! Our two charts, rendered by Helm's own engine, so that tests and demo run the operator
-//! under the rights that an installation gets, not under a copy of them.
+//! The charts of this repository, rendered by the real Helm: what the operator may do in a
+//! test is what a user's installation grants, to the verb.
 
 use std::{
-    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use thiserror::Error;
 
-use crate::assets::Assets;
+use crate::{
+    checkout,
+    cluster::Cluster,
+    go::{self, Build},
+    process::tail,
+    progress::Progress,
+};
 
-#[cfg(test)]
-mod tests;
+/// Free space for a cold build of Helm, in bytes.
+const BUILD_SPACE: u64 = 2 << 30;
 
-/// A chart of this repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chart {
-    /// The operator on a hub.
-    GlanceOperator,
-    /// What a target grants to its hub.
-    TargetClusterAccess,
+/// Kinds that grant rights, in the order in which they can be applied.
+const RIGHTS: [&str; 7] = [
+    "Namespace",
+    "ServiceAccount",
+    "Secret",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+];
+
+/// Helm, built once per machine from the module in `e2e/tools`.
+pub fn helm(progress: &Progress) -> Result<PathBuf> {
+    let module = checkout().join("e2e/tools");
+    Ok(go::build(
+        &Build {
+            name: "helm",
+            what: "Helm (about two minutes on a cold cache)",
+            module: &module,
+            package: "helm.sh/helm/v4/cmd/helm",
+            ldflags: "-s -w",
+            toolchain: None,
+            space: BUILD_SPACE,
+        },
+        progress,
+    )?)
 }
 
-/// One installation of a chart.
-#[derive(Debug, Clone)]
-pub struct Release<'a> {
-    /// What is installed.
-    pub chart: Chart,
-    /// The name of the release.
-    pub name: &'a str,
-    /// The namespace of the release.
-    pub namespace: &'a str,
-    /// Values over the chart's own, an object.
-    pub values: Value,
+/// Renders a chart of `charts/`. `values` is merged over the chart's own.
+pub async fn render(
+    chart: &str,
+    release: &str,
+    namespace: &str,
+    values: &Value,
+) -> Result<Vec<Value>> {
+    let folder = checkout().join("charts").join(chart);
+    let (release, namespace) = (release.to_owned(), namespace.to_owned());
+    let values = serde_json::to_string(values)?;
+    tokio::task::spawn_blocking(move || template(&folder, &release, &namespace, &values)).await?
 }
 
-/// Why a chart did not render.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// Helm refused it; its own words.
-    #[error("the chart {chart} was refused: {message}")]
-    Refused {
-        /// The chart's name.
-        chart: &'static str,
-        /// What Helm printed.
-        message: String,
-    },
-    /// What Helm printed is not a list of manifests.
-    #[error("the chart {chart} renders something that is no manifest: {message}")]
-    Unreadable {
-        /// The chart's name.
-        chart: &'static str,
-        /// Where and why.
-        message: String,
-    },
-    /// Helm could not be run.
-    #[error("Helm did not run ({0}): build the control plane anew by removing its binary from the cache folder")]
-    Run(#[from] io::Error),
+fn template(chart: &Path, release: &str, namespace: &str, values: &str) -> Result<Vec<Value>> {
+    let scratch = tempfile::tempdir()?;
+    let file = scratch.path().join("values.yaml");
+    std::fs::write(&file, values)?;
+    let output = Command::new(helm(&Progress::start())?)
+        .args(["template", release])
+        .arg(chart)
+        .args(["--namespace", namespace, "--values"])
+        .arg(&file)
+        // Neither the user's repositories nor his plugins have a say here.
+        .env("HELM_CACHE_HOME", scratch.path())
+        .env("HELM_CONFIG_HOME", scratch.path())
+        .env("HELM_DATA_HOME", scratch.path())
+        .env_remove("KUBECONFIG")
+        .output()
+        .context("running helm")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "helm could not render {}: {}",
+            chart.display(),
+            tail(&words, 3)
+        );
+    }
+    let all: Vec<Value> = serde_saphyr::from_multiple(&text)
+        .map_err(|e| anyhow!("what helm rendered of {} is not YAML: {e}", chart.display()))?;
+    Ok(all.into_iter().filter(Value::is_object).collect())
 }
 
-// === impl Chart ===
-
-impl Chart {
-    /// The name of the chart, also its folder.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GlanceOperator => "glance-operator",
-            Self::TargetClusterAccess => "target-cluster-access",
+/// Applies what grants rights and leaves the rest: the operator runs beside the cluster.
+pub async fn grant(cluster: &Cluster, manifests: &[Value]) -> Result<()> {
+    for kind in RIGHTS {
+        for manifest in manifests.iter().filter(|m| m["kind"] == kind) {
+            cluster.apply(manifest).await?;
         }
     }
-
-    /// Where the chart lies in this checkout.
-    pub fn folder(self) -> PathBuf {
-        Path::new(crate::checkout()).join("charts").join(self.name())
-    }
-}
-
-// === impl Release ===
-
-impl Release<'_> {
-    /// The objects of the release, without the custom resource definitions of its `crds/`.
-    pub fn render(&self, assets: &Assets) -> Result<Vec<Value>, Error> {
-        let text = self.helm(assets, "template", &[])?;
-        serde_saphyr::from_multiple(&text).map_err(|cause| Error::Unreadable {
-            chart: self.chart.name(),
-            message: cause.to_string(),
-        })
-    }
-
-    /// Runs one command of Helm on the chart with the values of the release.
-    fn helm(&self, assets: &Assets, command: &str, more: &[&str]) -> Result<String, Error> {
-        let mut helm = Command::new(assets.binary());
-        helm.args(["helm", command]);
-        if command == "template" {
-            helm.arg(self.name);
-        }
-        let mut child = helm
-            .arg(self.chart.folder())
-            .args(["--namespace", self.namespace, "--values", "-"])
-            .args(more)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // JSON is YAML. A chart that is refused early closes the pipe, and then says why.
-            let _ = stdin.write_all(self.values.to_string().as_bytes());
-        }
-        let output = child.wait_with_output()?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        Err(Error::Refused {
-            chart: self.chart.name(),
-            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        })
-    }
+    Ok(())
 }

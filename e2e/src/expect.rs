@@ -3,7 +3,6 @@
 
 use std::{
     fmt::Write as _,
-    future::Future,
     time::{Duration, Instant},
 };
 
@@ -44,10 +43,10 @@ pub struct Wanted<'a> {
 }
 
 /// Asks again and again until the answer is `Ok`, and fails with the last answer.
-pub async fn eventually<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+pub async fn eventually<T, E: std::fmt::Display>(
     limit: Duration,
     what: &str,
-    mut look: impl FnMut() -> F,
+    mut look: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T> {
     let start = Instant::now();
     loop {
@@ -65,10 +64,10 @@ pub async fn eventually<T, E: std::fmt::Display, F: Future<Output = Result<T, E>
 }
 
 /// Asks again and again for the whole of `time` and fails as soon as the answer is an error.
-pub async fn always<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+pub async fn always<T, E: std::fmt::Display>(
     time: Duration,
     what: &str,
-    mut look: impl FnMut() -> F,
+    mut look: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < time {

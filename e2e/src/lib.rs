@@ -13,18 +13,23 @@ pub mod assets;
 pub mod audit;
 pub mod bed;
 pub mod certificates;
+pub mod charts;
 pub mod cluster;
 pub mod control_plane;
 pub mod doubles;
 pub mod expect;
 pub mod fleet;
+pub mod go;
 pub mod kinds;
 pub mod kubeconfig;
+pub mod operator;
 pub mod patience;
 pub mod ports;
 pub mod process;
 pub mod progress;
+pub mod registration;
 pub mod scenario;
+pub mod site;
 pub mod workdir;
 
 /// The folder of the checkout that this crate was built from.

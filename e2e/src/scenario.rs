@@ -148,7 +148,10 @@ impl Scenario {
             .secret(ns, &format!("{name}-service-user"), &password)
             .await?;
         for backend in &self.backends {
-            let keys = [("access-key", "AKIAEXAMPLE"), ("secret-key", "s3-secret")];
+            let keys = [
+                ("access-key-id", "AKIAEXAMPLE"),
+                ("secret-access-key", "s3-secret"),
+            ];
             children
                 .secret(ns, &format!("{}-credentials", backend.name), &keys)
                 .await?;

@@ -1,0 +1,153 @@
+//! A test's own corner of the fleet: one namespace on every cluster, one for registrations on
+//! the hub, and an operator that looks at nothing else. Tests in different corners do not see
+//! each other.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::{
+    audit::account, cluster::Cluster, expect::Object, fleet::Fleet, operator::Operator,
+    registration, scenario::Scenario,
+};
+
+/// A corner.
+#[derive(Debug)]
+pub struct Site<'f> {
+    fleet: &'f Fleet,
+    namespace: String,
+}
+
+// === impl Site ===
+
+impl<'f> Site<'f> {
+    /// Makes the namespaces. `name` is short, of lower-case letters, digits and dashes.
+    pub async fn open(fleet: &'f Fleet, name: &str) -> Result<Self> {
+        // Clusters that existed before the test may still hold what an earlier run left.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        let namespace = format!("t-{name}-{:04x}", now.as_millis() & 0xffff);
+        for member in fleet.members() {
+            member.cluster().namespace(&namespace).await?;
+        }
+        let site = Self { fleet, namespace };
+        fleet.hub().namespace(&site.clusters_namespace()).await?;
+        Ok(site)
+    }
+
+    /// The fleet.
+    pub fn fleet(&self) -> &'f Fleet {
+        self.fleet
+    }
+
+    /// The hub.
+    pub fn hub(&self) -> &'f Cluster {
+        self.fleet.hub()
+    }
+
+    /// The namespace of everything that is not a registration.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The namespace of the registrations on the hub.
+    pub fn clusters_namespace(&self) -> String {
+        format!("{}-clusters", self.namespace)
+    }
+
+    /// The namespace of the hub's account on a target.
+    pub fn access_namespace(&self) -> String {
+        format!("{}-access", self.namespace)
+    }
+
+    /// The user name of the hub in audit logs of targets.
+    pub fn user_on_targets(&self) -> String {
+        account(&self.access_namespace(), registration::ACCOUNT)
+    }
+
+    /// The operator of this corner, under its chart's rights, not started yet.
+    pub async fn operator(&self) -> Result<Operator> {
+        let folder = self.fleet.folder().path();
+        let operator = Operator::install(self.hub(), &self.namespace, folder).await?;
+        Ok(operator
+            .arg(&format!("--namespace={}", self.namespace))
+            .arg(&format!(
+                "--clusters-namespace={}",
+                self.clusters_namespace()
+            )))
+    }
+
+    /// A kubeconfig of a target under the access chart's rights, for the namespace of
+    /// this corner.
+    pub async fn kubeconfig(&self, target: &Cluster) -> Result<String> {
+        let namespaces = [self.namespace()];
+        registration::grant(target, &self.access_namespace(), &namespaces, &Value::Null).await
+    }
+
+    /// Registers a target of the fleet under its own name, scoped to this corner.
+    pub async fn register(&self, target: &str) -> Result<()> {
+        let cluster = self.fleet.cluster(target)?;
+        self.register_as(target, cluster).await
+    }
+
+    /// Registers any cluster under any name, scoped to this corner.
+    pub async fn register_as(&self, name: &str, cluster: &Cluster) -> Result<()> {
+        cluster.namespace(&self.namespace).await?;
+        let kubeconfig = self.kubeconfig(cluster).await?;
+        let scope = Some(self.namespace());
+        registration::register(
+            self.hub(),
+            &self.clusters_namespace(),
+            name,
+            &kubeconfig,
+            scope,
+        )
+        .await
+        .with_context(|| format!("registering {name}"))
+    }
+
+    /// Replaces the token of a target and the registration with it.
+    pub async fn rotate(&self, target: &str) -> Result<()> {
+        let cluster = self.fleet.cluster(target)?;
+        let namespaces = [self.namespace()];
+        let kubeconfig =
+            registration::rotate(cluster, &self.access_namespace(), &namespaces).await?;
+        let scope = Some(self.namespace());
+        registration::register(
+            self.hub(),
+            &self.clusters_namespace(),
+            target,
+            &kubeconfig,
+            scope,
+        )
+        .await
+    }
+
+    /// Removes the registration of a target.
+    pub async fn deregister(&self, target: &str) -> Result<()> {
+        registration::deregister(self.hub(), &self.clusters_namespace(), target).await
+    }
+
+    /// A Glance to be, in this corner.
+    pub fn scenario(&self, name: &str) -> Scenario {
+        Scenario::new(&self.namespace, name)
+    }
+
+    /// The cluster that a scenario's children belong on.
+    pub fn children(&self, scenario: &Scenario) -> Result<&'f Cluster> {
+        self.fleet.cluster(scenario.target().unwrap_or("hub"))
+    }
+
+    /// Applies all of a scenario.
+    pub async fn apply(&self, scenario: &Scenario) -> Result<()> {
+        scenario.apply(self.hub(), self.children(scenario)?).await
+    }
+
+    /// A Glance of this corner.
+    pub fn glance<'a>(&'a self, name: &'a str) -> Object<'a> {
+        Object::glance(self.hub(), &self.namespace, name)
+    }
+
+    /// A backend of this corner.
+    pub fn backend<'a>(&'a self, name: &'a str) -> Object<'a> {
+        Object::backend(self.hub(), &self.namespace, name)
+    }
+}
