@@ -24,12 +24,24 @@ pub fn file_value(value: &str) -> Cow<'_, str> {
 
 /// The form of `value` that oslo.config reads back unchanged from an
 /// environment variable.
+///
+/// A dollar sign is doubled. Behind a backslash that would not do: oslo.config
+/// takes the two of them for a dollar sign of its own, so there it gets another
+/// backslash.
 pub fn environment_value(value: &str) -> Cow<'_, str> {
-    if value.contains('$') {
-        Cow::Owned(value.replace('$', "$$"))
-    } else {
-        Cow::Borrowed(value)
+    if !value.contains('$') {
+        return Cow::Borrowed(value);
     }
+    let mut escaped = String::with_capacity(value.len() + 4);
+    let mut previous = None;
+    for c in value.chars() {
+        if c == '$' {
+            escaped.push(if previous == Some('\\') { '\\' } else { '$' });
+        }
+        escaped.push(c);
+        previous = Some(c);
+    }
+    Cow::Owned(escaped)
 }
 
 #[cfg(test)]
@@ -43,6 +55,9 @@ mod tests {
     #[case("plain", "plain")]
     #[case("ab$cd", "ab$$cd")]
     #[case("$$", "$$$$")]
+    #[case("\\$x", "\\\\$x")]
+    #[case("\\$$", "\\\\$$$")]
+    #[case("\\\\$", "\\\\\\$")]
     #[case(" lead", "\" lead\"")]
     #[case("trail ", "\"trail \"")]
     #[case("nbsp\u{a0}", "\"nbsp\u{a0}\"")]
@@ -67,12 +82,12 @@ mod tests {
             (true, length) => &value[1..length - 1],
             (false, _) => value,
         };
-        inner.replace("$$", "$")
+        inner.replace("\\$", "$$").replace("$$", "$")
     }
 
     proptest! {
         #[test]
-        fn a_secret_arrives_unchanged(value in "[ -~é\u{a0}]{0,16}|[ \"'$]{0,6}") {
+        fn a_secret_arrives_unchanged(value in "[ -~é\u{a0}]{0,16}|[ \"'$\\\\]{0,6}") {
             prop_assert_eq!(read(&file_value(&value)), value);
         }
     }
