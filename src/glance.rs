@@ -1,6 +1,99 @@
-//! The Glance controller.
+//! The Glance controller: what wakes it, how a pass is bounded, how a failed one comes back.
+//!
+//! [`reconcile`] is the pipeline, [`deletion`] the teardown, [`steps`] the work. What is rendered lives in
+//! [`workload`] and [`database`], pure.
 
 pub mod database;
+pub mod deletion;
+pub mod finalizers;
+pub mod job_metrics;
+pub mod reconcile;
+pub mod revisions;
 #[cfg(test)]
 pub(crate) mod specimen;
+pub mod steps;
+pub mod watches;
 pub mod workload;
+
+use std::{sync::Arc, time::Duration};
+
+use glance_api::glance::Glance;
+use kube::runtime::controller::Action;
+use tokio::sync::Semaphore;
+
+use crate::{
+    cluster::placed_on,
+    context::Context,
+    controller::Handler,
+    pipeline::report::{ErrorKind, StepError},
+};
+
+/// The label of this controller in metrics and logs.
+pub const CONTROLLER: &str = "glance";
+/// When a pass that found its cluster busy tries again.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// Runs passes over Glances, bounded by the cluster they work on.
+pub struct Controller {
+    ctx: Arc<Context>,
+    local: Semaphore,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// At most `workers` passes over Glances of the hub itself at one time.
+    pub fn new(ctx: Arc<Context>, workers: usize) -> Self {
+        Self {
+            ctx,
+            local: Semaphore::new(workers),
+        }
+    }
+}
+
+impl Handler<Glance> for Controller {
+    fn seen(&self, glance: &Glance) {
+        self.ctx.router.glance_seen(glance);
+    }
+
+    fn gone(&self, glance: &Glance) {
+        self.ctx.router.glance_gone(glance);
+        reconcile::forget(&self.ctx, glance);
+    }
+
+    async fn pass(&self, glance: Arc<Glance>) -> Result<Action, StepError> {
+        let placement = placed_on(&glance).map(str::to_owned);
+        within(&self.ctx, &self.local, placement.as_deref(), || {
+            reconcile::reconcile(&self.ctx, glance)
+        })
+        .await
+    }
+}
+
+/// Runs a pass within the bounds of its cluster. A pass over a busy target gives its place back at once; the hub's
+/// own passes queue up for theirs.
+pub async fn within<F>(
+    ctx: &Context,
+    local: &Semaphore,
+    cluster: Option<&str>,
+    pass: impl FnOnce() -> F,
+) -> Result<Action, StepError>
+where
+    F: Future<Output = Result<Action, StepError>>,
+{
+    let Some(cluster) = cluster else {
+        let _permit = local
+            .acquire()
+            .await
+            .map_err(|_| StepError::new(ErrorKind::Api, "the operator is shutting down"))?;
+        return pass().await;
+    };
+    let Ok(cluster) = ctx.registry.resolve(cluster) else {
+        // Nothing will be sent anywhere but to the hub.
+        return pass().await;
+    };
+    let Some(_permit) = cluster.try_permit() else {
+        return Ok(Action::requeue(BUSY));
+    };
+    pass().await
+}

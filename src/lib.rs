@@ -1,9 +1,18 @@
 //! The glance-operator as a library: the binary is a thin shell around it.
+//!
+//! A walk through the house, in the order of a pass: [`app`] wires everything together; [`glance`] and [`backend`]
+//! are the two controllers on the common ground of [`controller`]; [`pipeline`] is the skeleton of a pass and
+//! [`glance::steps`] its eleven steps; [`cluster`] reads and writes on whatever cluster the children live. What is
+//! rendered is pure: [`oslo`] the configuration, [`glance::workload`] and [`glance::database`] the objects.
 
 pub mod admin;
+pub mod app;
+pub mod backend;
 pub mod backoff;
 pub mod cli;
 pub mod cluster;
+pub mod context;
+pub mod controller;
 pub mod dsn;
 pub mod duration;
 pub mod external;
@@ -18,3 +27,5 @@ pub mod quantity;
 pub mod ready;
 pub mod release;
 pub mod telemetry;
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,3 +1,313 @@
-//! One reconcile pass: its steps, what they report, and what becomes of the reports.
+//! The skeleton of a pass: which steps there are, how each is timed, counted and folded in, and how a pass ends.
+//!
+//! A step is a plain future that returns a [`Report`] or a [`StepError`]; it never writes shared state. The
+//! [`Pass`] folds what it says into one [`Summary`], and [`persist`] writes that from one place. Nothing here knows
+//! what a step does.
 
+use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
+
+use futures::FutureExt;
+use glance_api::{conditions as names, glance::Glance};
+use jiff::Timestamp;
+
+use crate::{
+    backoff::{REPORTED_AFTER, StepFailures},
+    metrics::Metrics,
+    pipeline::{
+        conditions::Conditions,
+        notice::Notice,
+        report::{EndedJobs, ErrorKind, Report, StatusChange, StepError, Verdict},
+    },
+};
+
+pub mod conditions;
 pub mod notice;
+pub mod persist;
+pub mod report;
+
+/// The steps, in the order of the pipeline. The last five run side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
+pub enum StepId {
+    /// Store gate, credential gates, digest of the service password.
+    Secrets,
+    /// The DSN Secret.
+    #[strum(serialize = "DBConnectionSecret")]
+    DbConnectionSecret,
+    /// The store sections of the attached backends.
+    Backends,
+    /// The configuration files.
+    Config,
+    /// MariaDB objects and schema Jobs.
+    Database,
+    /// Deployment, Service and disruption budget.
+    Deployment,
+    /// The route through a Gateway.
+    #[strum(serialize = "HTTPRoute")]
+    HttpRoute,
+    /// The API answers.
+    HealthCheck,
+    /// The autoscaler.
+    #[strum(serialize = "HPA")]
+    Hpa,
+    /// Network policies.
+    NetworkPolicy,
+    /// The purge `CronJob`.
+    #[strum(serialize = "DBPurge")]
+    DbPurge,
+}
+
+/// Why the pipeline stopped before its end.
+#[derive(Debug)]
+pub enum Halt {
+    /// A step waits.
+    Wait,
+    /// A step failed.
+    Failed,
+}
+
+/// What a pass came to.
+#[derive(Debug)]
+pub struct Summary {
+    /// The conditions as they should be stored, without the aggregate.
+    pub conditions: Conditions,
+    /// Changes of other status fields.
+    pub status: Vec<StatusChange>,
+    /// Events to publish.
+    pub notices: Vec<Notice>,
+    /// Jobs to count.
+    pub ended: Vec<EndedJobs>,
+    /// The shortest wish to be called again.
+    pub requeue: Option<Duration>,
+    /// The failure that decides the backoff, first in declared order.
+    pub error: Option<StepError>,
+}
+
+/// What steps are measured and counted with.
+#[derive(Clone, Copy)]
+pub struct Instruments<'a> {
+    /// The pipeline metrics.
+    pub metrics: &'a Metrics,
+    /// Failures in a row by object and step.
+    pub failures: &'a StepFailures<String>,
+    /// The cluster label: `local` or the target's name.
+    pub cluster: &'a str,
+}
+
+/// One pass over one Glance.
+pub struct Pass<'a> {
+    glance: &'a Glance,
+    key: String,
+    instruments: Instruments<'a>,
+    now: Timestamp,
+    summary: Summary,
+}
+
+// === impl StepId ===
+
+impl StepId {
+    /// The value of the metric label `sub_reconciler`.
+    pub fn label(self) -> &'static str {
+        self.into()
+    }
+
+    /// The condition the step reports through; several may share one.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Self::Secrets | Self::DbConnectionSecret | Self::Config => names::SECRETS_READY,
+            Self::Backends => names::BACKENDS_READY,
+            Self::Database => names::DATABASE_READY,
+            Self::Deployment => names::DEPLOYMENT_READY,
+            Self::HttpRoute => names::HTTP_ROUTE_READY,
+            Self::HealthCheck => names::GLANCE_API_READY,
+            Self::Hpa => names::HPA_READY,
+            Self::NetworkPolicy => names::NETWORK_POLICY_READY,
+            Self::DbPurge => names::DB_PURGE_READY,
+        }
+    }
+}
+
+// === impl Pass ===
+
+impl<'a> Pass<'a> {
+    /// Opens a pass at `now`; nothing inside it asks the clock again for a condition.
+    pub fn open(glance: &'a Glance, instruments: Instruments<'a>, now: Timestamp) -> Self {
+        let stored = glance
+            .status
+            .as_ref()
+            .map(|status| status.conditions.clone())
+            .unwrap_or_default();
+        Self {
+            glance,
+            key: glance.metadata.uid.clone().unwrap_or_default(),
+            instruments,
+            now,
+            summary: Summary {
+                conditions: Conditions::of(stored),
+                status: Vec::new(),
+                notices: Vec::new(),
+                ended: Vec::new(),
+                requeue: None,
+                error: None,
+            },
+        }
+    }
+
+    /// Runs one step and folds it in. Its output, or the reason to stop.
+    pub async fn step<T>(
+        &mut self,
+        id: StepId,
+        step: impl Future<Output = Result<Report<T>, StepError>>,
+    ) -> Result<T, Halt> {
+        let outcome = self.measure(id, step).await;
+        self.fold(id, outcome)
+    }
+
+    /// Runs a step without folding it in, so that several can run at once.
+    pub async fn measure<T>(
+        &self,
+        id: StepId,
+        step: impl Future<Output = Result<Report<T>, StepError>>,
+    ) -> Result<Report<T>, StepError> {
+        // Boxed: eleven inlined state machines would make one future of many kilobytes.
+        let step = Box::pin(step);
+        let _timer = self
+            .instruments
+            .metrics
+            .step_started(id.label(), self.instruments.cluster);
+        AssertUnwindSafe(step)
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| {
+                Err(StepError::new(
+                    ErrorKind::Panic,
+                    format!(
+                        "the step {} panicked; this is a bug, the log has its trace",
+                        id.label()
+                    ),
+                ))
+            })
+    }
+
+    /// Folds in what [`Pass::measure`] gave.
+    pub fn fold<T>(
+        &mut self,
+        id: StepId,
+        outcome: Result<Report<T>, StepError>,
+    ) -> Result<T, Halt> {
+        match outcome {
+            Ok(report) => {
+                self.instruments.failures.succeeded(&self.key, id.label());
+                if let Some(verdict) = report.verdict {
+                    self.set(id.condition(), verdict);
+                }
+                for (type_, verdict) in report.extra {
+                    self.set(type_, verdict);
+                }
+                self.summary.notices.extend(report.notices);
+                self.summary.status.extend(report.status);
+                self.summary.ended.extend(report.ended);
+                if let Some(pause) = report.requeue {
+                    self.requeue(pause);
+                }
+                report.output.ok_or(Halt::Wait)
+            }
+            Err(error) => {
+                self.fail(id, error);
+                Err(Halt::Failed)
+            }
+        }
+    }
+
+    /// Sets a condition ahead of or beside the steps.
+    pub fn set(&mut self, type_: &str, verdict: Verdict) {
+        let generation = self.glance.metadata.generation;
+        self.summary
+            .conditions
+            .set(type_, verdict, generation, self.now);
+    }
+
+    /// Changes a status field outside a step.
+    pub fn change(&mut self, change: StatusChange) {
+        self.summary.status.push(change);
+    }
+
+    /// Asks for another pass within `pause`; the shortest wish wins.
+    pub fn requeue(&mut self, pause: Duration) {
+        self.summary.requeue = Some(self.summary.requeue.map_or(pause, |known| known.min(pause)));
+    }
+
+    /// Ends the pass.
+    pub fn close(self) -> Summary {
+        self.summary
+    }
+
+    fn fail(&mut self, id: StepId, error: StepError) {
+        let failures = self.instruments.failures.failed(&self.key, id.label());
+        if error.kind != ErrorKind::Conflict {
+            self.instruments.metrics.step_error(
+                id.label(),
+                id.condition(),
+                self.instruments.cluster,
+            );
+        }
+        tracing::warn!(
+            glance = %self.key,
+            name = self.glance.metadata.name.as_deref().unwrap_or_default(),
+            namespace = self.glance.metadata.namespace.as_deref().unwrap_or_default(),
+            cluster = self.instruments.cluster,
+            sub_reconciler = id.label(),
+            category = error.category(),
+            failures,
+            error = %error,
+            "the step failed"
+        );
+        if let Some(verdict) = error.said.verdict.clone() {
+            self.set(id.condition(), verdict);
+        } else if error.is_final()
+            || (failures >= REPORTED_AFTER && error.kind != ErrorKind::Conflict)
+        {
+            self.set(
+                id.condition(),
+                Verdict::no(names::reasons::RECONCILE_ERROR, error.message.clone()),
+            );
+        }
+        for (type_, verdict) in error.said.extra.clone() {
+            self.set(type_, verdict);
+        }
+        self.summary.notices.extend(error.said.notices.clone());
+        self.summary.ended.extend(error.said.ended.clone());
+        if self.summary.error.is_none() {
+            self.summary.error = Some(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::IntoEnumIterator;
+
+    use super::*;
+
+    #[test]
+    fn the_steps_are_the_documented_ones_in_the_documented_order() {
+        let table: Vec<_> = StepId::iter()
+            .map(|id| (id.label(), id.condition()))
+            .collect();
+        assert_eq!(
+            table,
+            [
+                ("Secrets", "SecretsReady"),
+                ("DBConnectionSecret", "SecretsReady"),
+                ("Backends", "BackendsReady"),
+                ("Config", "SecretsReady"),
+                ("Database", "DatabaseReady"),
+                ("Deployment", "DeploymentReady"),
+                ("HTTPRoute", "HTTPRouteReady"),
+                ("HealthCheck", "GlanceAPIReady"),
+                ("HPA", "HPAReady"),
+                ("NetworkPolicy", "NetworkPolicyReady"),
+                ("DBPurge", "DBPurgeReady"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,435 @@
+//! The composition root: what is started, in which order, and how it stops.
+//!
+//! Every replica serves metrics and health; only the leader connects to targets and reconciles. The registry starts
+//! before the controllers, so that a target is engaged before the first pass needs it (contract: operations, start
+//! order).
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use glance_api::{backend::GlanceBackend, glance::Glance};
+use kube::{
+    Api, Client,
+    runtime::reflector::{ObjectRef, Store, store::Writer},
+};
+use target_registry::{ClientOptions, Cluster, Registry, RegistryOptions, Trigger, Triggered};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    admin::{Check, Checks, ClusterReport, Listener, health_router, metrics_router},
+    backend,
+    backoff::{Backoff, StepFailures},
+    cli::{LocalProbe, RunArgs, environment},
+    cluster::{ledger::Ledgers, probe::Probe},
+    context::{Context, Newest, Settings},
+    controller::{self, Wiring},
+    glance::{self, watches::Router},
+    leader::{LeaderElection, Leadership, Timings},
+    metrics::Metrics,
+    pipeline::notice::{COMPONENT, Publisher},
+    ready::{Heartbeat, Readiness, STUCK_AFTER},
+    telemetry::Telemetry,
+};
+
+/// What running passes get to finish after a stop; a pod has 30 s in all.
+const GRACE: Duration = Duration::from_secs(25);
+/// What events get to be written after that.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Where the CRs are kept and what wakes their controllers.
+struct Crs<K: kube::Resource + Clone + 'static>
+where
+    K::DynamicType: std::hash::Hash + Eq + Clone,
+{
+    api: Api<K>,
+    reader: Store<K>,
+    writer: Writer<K>,
+    wake: Trigger<ObjectRef<K>>,
+    woken: Triggered<ObjectRef<K>>,
+}
+
+/// Runs the operator until a signal, or until something it cannot do without ends.
+pub async fn run(args: RunArgs) -> anyhow::Result<()> {
+    let telemetry = Telemetry::start(&args.log)?;
+    let stop = CancellationToken::new();
+    stop_on_signal(&stop)?;
+    let metrics = Metrics::new()?;
+    let readiness = Readiness::new();
+    let started = readiness.handle("controllers");
+    let mut config = kube::Config::infer().await.context(
+        "no usable Kubernetes configuration: set KUBECONFIG, run in a cluster, or provide ~/.kube/config",
+    )?;
+    // One answered 503 would otherwise keep a call for minutes.
+    config.default_retry = false;
+    let client = ClientOptions {
+        user_agent: format!("glance-operator/{}", env!("CARGO_PKG_VERSION")),
+        metrics: Some(target_registry::Metrics::register(
+            metrics.registry(),
+            "glance_operator",
+        )?),
+        ..ClientOptions::default()
+    };
+    let hub = Cluster::hub(config.clone(), scope(&args), &client)
+        .context("the hub's configuration cannot be used")?;
+    let engaged = Arc::new(OnceLock::new());
+    let tasks = TaskTracker::new();
+    serve(
+        &args, &metrics, &readiness, &engaged, telemetry, &stop, &tasks,
+    )
+    .await?;
+
+    let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
+    let events = tokio::spawn(writer.run(hub.client()));
+    // Given back only after the last write: the next leader may begin at once.
+    let seat = CancellationToken::new();
+    let (leadership, ended) = lead(&args, config, &metrics, &publisher, &seat, &stop).await?;
+    let outcome = if stop.is_cancelled() {
+        Ok(())
+    } else {
+        let registry = registry(&args, &hub, client, &stop);
+        // The only writer of this cell.
+        let _ = engaged.set(registry.clone());
+        let parts = Parts {
+            hub: Arc::clone(&hub),
+            registry,
+            metrics,
+            publisher: publisher.clone(),
+            leadership,
+        };
+        // A standby is ready too: it serves, and waits.
+        drop(started);
+        work(&args, parts, &stop).await
+    };
+    stop.cancel();
+    publisher.flush(FLUSH).await;
+    events.abort();
+    seat.cancel();
+    let _ = tokio::time::timeout(FLUSH, ended).await;
+    hub.shut_down().await;
+    tasks.close();
+    // Listeners end with the token; nothing of theirs is worth waiting longer for.
+    let _ = tokio::time::timeout(FLUSH, tasks.wait()).await;
+    outcome
+}
+
+/// Waits until this replica leads, or is told to stop. The future completes when the lease has been given back.
+async fn lead(
+    args: &RunArgs,
+    config: kube::Config,
+    metrics: &Metrics,
+    publisher: &Publisher,
+    seat: &CancellationToken,
+    stop: &CancellationToken,
+) -> anyhow::Result<(Leadership, BoxFuture<'static, ()>)> {
+    if !args.leader_elect {
+        return Ok((Leadership::unelected(), Box::pin(std::future::ready(()))));
+    }
+    let election = LeaderElection {
+        namespace: LeaderElection::namespace(&args.leader_election_namespace)?,
+        identity: LeaderElection::identity(),
+        timings: Timings::default(),
+        metrics: metrics.clone(),
+        events: publisher.clone(),
+    };
+    let on_lost = || {
+        tracing::error!("leader election lost");
+        std::process::exit(1);
+    };
+    let (mut leadership, ended) =
+        election.start(|| Client::try_from(config), seat.clone(), on_lost)?;
+    tokio::select! {
+        _ = leadership.acquired() => {}
+        () = stop.cancelled() => {}
+    }
+    let ended = async move {
+        if let Err(error) = ended.await {
+            tracing::warn!(%error, "the lease was not given back");
+        }
+    };
+    Ok((leadership, Box::pin(ended)))
+}
+
+fn scope(args: &RunArgs) -> Option<BTreeSet<String>> {
+    args.watched_namespace()
+        .map(|namespace| BTreeSet::from([namespace.to_owned()]))
+}
+
+fn registry(
+    args: &RunArgs,
+    hub: &Arc<Cluster>,
+    client: ClientOptions,
+    stop: &CancellationToken,
+) -> Registry {
+    if let Some(namespace) = args.watched_namespace() {
+        tracing::info!(
+            namespace,
+            "namespace-scoped: only this namespace is watched"
+        );
+    }
+    if args.clusters_namespace.is_empty() {
+        tracing::info!("target clusters are switched off");
+        return Registry::disabled();
+    }
+    tracing::info!(namespace = %args.clusters_namespace, "target clusters are registered here");
+    let options = RegistryOptions {
+        allow_insecure: args.allow_insecure_registrations,
+        client,
+        ..RegistryOptions::new(&args.clusters_namespace)
+    };
+    Registry::start(hub, options, stop.clone())
+}
+
+async fn serve(
+    args: &RunArgs,
+    metrics: &Metrics,
+    readiness: &Readiness,
+    engaged: &Arc<OnceLock<Registry>>,
+    telemetry: Telemetry,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> anyhow::Result<()> {
+    if let Some(listener) = Listener::metrics(&args.metrics_bind_address).await? {
+        tasks.spawn(listener.serve(metrics_router(metrics.clone()), stop.clone()));
+    }
+    if let Some(listener) = Listener::health(&args.health_probe_bind_address).await? {
+        let heartbeat = Heartbeat::start(stop.clone());
+        let engaged = Arc::clone(engaged);
+        let report: ClusterReport = Arc::new(move || {
+            let clusters = engaged.get().map(Registry::snapshot).unwrap_or_default();
+            serde_json::to_value(clusters).unwrap_or_default()
+        });
+        let router = health_router(
+            Checks::default().with(alive(heartbeat)),
+            Checks::default().with(ready(readiness.clone())),
+            report,
+            telemetry,
+        );
+        tasks.spawn(listener.serve(router, stop.clone()));
+    }
+    Ok(())
+}
+
+fn alive(heartbeat: Heartbeat) -> Check {
+    Check::new("runtime", move || {
+        let age = heartbeat.age();
+        (age < STUCK_AFTER)
+            .then_some(())
+            .ok_or_else(|| format!("no task has run for {} s", age.as_secs()))
+    })
+}
+
+fn ready(readiness: Readiness) -> Check {
+    Check::new("started", move || match readiness.pending().as_slice() {
+        [] => Ok(()),
+        pending => Err(format!("waiting for: {}", pending.join(", "))),
+    })
+}
+
+/// What the leader works with.
+struct Parts {
+    hub: Arc<Cluster>,
+    registry: Registry,
+    metrics: Metrics,
+    publisher: Publisher,
+    leadership: Leadership,
+}
+
+/// The part that only one replica does.
+async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow::Result<()> {
+    let Parts {
+        hub,
+        registry,
+        metrics,
+        publisher,
+        leadership,
+    } = parts;
+    let glances = crs::<Glance>(hub.client(), args.watched_namespace());
+    let backends = crs::<GlanceBackend>(hub.client(), args.watched_namespace());
+    let router = Arc::new(Router::new(
+        glances.reader.clone(),
+        backends.reader.clone(),
+        glances.wake.clone(),
+        backends.wake.clone(),
+    ));
+    let hub_uid = hub_uid(args, &hub).await;
+    let workers = args.concurrency();
+    for name in [glance::CONTROLLER, backend::CONTROLLER] {
+        metrics.max_concurrent(name, workers);
+    }
+    let ctx = Arc::new(Context {
+        hub,
+        registry: registry.clone(),
+        ledgers: Ledgers::default(),
+        router: Arc::clone(&router),
+        metrics,
+        failures: StepFailures::new(),
+        backoff: Backoff::new(),
+        publisher,
+        leadership,
+        probe: Probe::new(),
+        settings: Settings {
+            abandon_after: args.abandon_after,
+            sync_period: args.sync_period,
+            local_probe_by_proxy: args.local_probe == LocalProbe::ApiProxy,
+            operator_namespace: environment::operator_namespace(),
+            hub_uid,
+        },
+        glances: Newest::default(),
+        backends: Newest::default(),
+    });
+    let follow = tokio::spawn(follow_registry(
+        registry.clone(),
+        Arc::clone(&router),
+        stop.clone(),
+    ));
+    let of_glances = controller::run(
+        wiring(
+            glance::CONTROLLER,
+            glances.api,
+            glances.writer,
+            glances.reader,
+            stop,
+        ),
+        glances.woken,
+        Arc::new(glance::Controller::new(Arc::clone(&ctx), workers)),
+        Arc::clone(&ctx),
+    );
+    let of_backends = controller::run(
+        wiring(
+            backend::CONTROLLER,
+            backends.api,
+            backends.writer,
+            backends.reader,
+            stop,
+        ),
+        backends.woken,
+        Arc::new(backend::Controller::new(Arc::clone(&ctx), workers)),
+        Arc::clone(&ctx),
+    );
+    let both = async { tokio::join!(of_glances, of_backends) };
+    let mut both = std::pin::pin!(both);
+    let outcome = tokio::select! {
+        // A controller whose stream ends reconciles nothing any more: better a restart than a process that looks well.
+        _ = &mut both, if !stop.is_cancelled() => {
+            if stop.is_cancelled() { Ok(()) } else { Err(anyhow::anyhow!("a controller ended by itself")) }
+        }
+        () = stop.cancelled() => {
+            if tokio::time::timeout(GRACE, &mut both).await.is_err() {
+                tracing::warn!("passes that still ran after {} s are dropped", GRACE.as_secs());
+            }
+            Ok(())
+        }
+    };
+    stop.cancel();
+    follow.abort();
+    let _ = tokio::time::timeout(FLUSH, registry.closed()).await;
+    outcome
+}
+
+fn crs<K>(client: Client, namespace: Option<&str>) -> Crs<K>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope> + Clone + 'static,
+    K::DynamicType: std::hash::Hash + Eq + Clone + Default,
+{
+    let (reader, writer) = controller::store();
+    let (wake, woken) = Trigger::new();
+    Crs {
+        api: match namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        },
+        reader,
+        writer,
+        wake,
+        woken,
+    }
+}
+
+fn wiring<K>(
+    name: &'static str,
+    api: Api<K>,
+    writer: Writer<K>,
+    reader: Store<K>,
+    stop: &CancellationToken,
+) -> Wiring<K>
+where
+    K: kube::Resource
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+    K::DynamicType: std::hash::Hash + Eq + Clone + Default + std::fmt::Debug + Unpin,
+{
+    Wiring {
+        name,
+        api,
+        writer,
+        reader,
+        stop: stop.clone(),
+    }
+}
+
+/// Wakes the CRs of a cluster when its registration changes: by the event, not by their poll.
+async fn follow_registry(registry: Registry, router: Arc<Router>, stop: CancellationToken) {
+    let mut changes = registry.subscribe();
+    loop {
+        let change = tokio::select! {
+            change = changes.recv() => change,
+            () = stop.cancelled() => return,
+        };
+        match change {
+            Ok(change) => router.wake_cluster(&change.name),
+            Err(RecvError::Lagged(_)) => {
+                for cluster in registry.snapshot() {
+                    router.wake_cluster(&cluster.name);
+                }
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Who this hub is, for the mark on children: a given name, else the UID of its `kube-system` namespace. Without
+/// either no mark is set, and none is asked for.
+async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
+    if let Some(id) = args.hub_id() {
+        return Some(id.to_owned());
+    }
+    match hub.probe().await {
+        Ok(identity) => identity.uid,
+        Err(error) => {
+            tracing::warn!(%error, "the hub's identity is not known; children get no hub mark until the next start");
+            None
+        }
+    }
+}
+
+/// The first signal stops, the second kills.
+fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        for times in 0.. {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if times > 0 {
+                std::process::exit(1);
+            }
+            tracing::info!("stopping: running passes may finish");
+            stop.cancel();
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! The `GlanceBackend` controller: single writer of a backend's status.
+
+pub mod reconcile;
+
+use std::sync::Arc;
+
+use glance_api::{backend::GlanceBackend, conditions};
+use kube::{ResourceExt, runtime::controller::Action};
+use tokio::sync::Semaphore;
+
+use crate::{
+    cluster::placed_on, context::Context, controller::Handler, glance::within,
+    pipeline::report::StepError,
+};
+
+/// The label of this controller in metrics and logs.
+pub const CONTROLLER: &str = "glancebackend";
+
+/// Runs passes over backends, bounded by the cluster of their Glance.
+pub struct Controller {
+    ctx: Arc<Context>,
+    local: Semaphore,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// At most `workers` passes over backends of the hub's own Glances at one time.
+    pub fn new(ctx: Arc<Context>, workers: usize) -> Self {
+        Self {
+            ctx,
+            local: Semaphore::new(workers),
+        }
+    }
+}
+
+impl Handler<GlanceBackend> for Controller {
+    fn seen(&self, backend: &GlanceBackend) {
+        self.ctx.router.backend_seen(backend);
+    }
+
+    fn gone(&self, backend: &GlanceBackend) {
+        self.ctx.router.backend_gone(backend);
+        let uid = backend.uid().unwrap_or_default();
+        self.ctx.backends.forget(&uid);
+        self.ctx.backoff.reset(&uid);
+        self.ctx.metrics.forget_backend(
+            &backend.name_any(),
+            &backend.namespace().unwrap_or_default(),
+            &[
+                conditions::CREDENTIALS_READY,
+                conditions::CONFIG_PROJECTED,
+                conditions::READY,
+            ],
+        );
+    }
+
+    async fn pass(&self, backend: Arc<GlanceBackend>) -> Result<Action, StepError> {
+        let namespace = backend.namespace().unwrap_or_default();
+        let parent = self
+            .ctx
+            .router
+            .glance(&namespace, &backend.spec.glance_ref.name);
+        let placement = parent.as_deref().and_then(placed_on).map(str::to_owned);
+        within(&self.ctx, &self.local, placement.as_deref(), || {
+            reconcile::reconcile(&self.ctx, backend)
+        })
+        .await
+    }
+}

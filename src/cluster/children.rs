@@ -1,0 +1,421 @@
+//! The only writer of child objects.
+//!
+//! Server-side apply that is skipped while nothing changed; create-once objects named by their content; deletes that
+//! carry the UID and never touch what is not ours (contract: target clusters, ownership; configuration, immutable
+//! objects).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use glance_api::keys::FIELD_MANAGER;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    core::DynamicObject,
+};
+use serde_json::Value;
+use target_registry::{Kind, Readiness};
+
+use super::{
+    Target,
+    inputs::metadata_only,
+    ledger::{self, Applied},
+    ownership::Claim,
+};
+use crate::pipeline::report::{ErrorKind, StepError, describe};
+
+/// How many earlier revisions of a content-addressed object are kept for a fast way back.
+pub const RETAINED_REVISIONS: usize = 3;
+
+/// Why a create did not create.
+#[derive(Debug)]
+pub enum Created {
+    /// It did.
+    New(Arc<DynamicObject>),
+    /// An object of that name is there.
+    Exists,
+}
+
+// === impl Target (children) ===
+
+impl Target {
+    /// The live child of this name, if there is one and it is this Glance's.
+    pub async fn child(
+        &self,
+        kind: &Kind,
+        name: &str,
+    ) -> Result<Option<Arc<DynamicObject>>, StepError> {
+        let live = match self.view.readiness(kind, Some(self.namespace())).await {
+            Readiness::Synced => self
+                .view
+                .informer(kind)
+                .and_then(|informer| informer.get(Some(self.namespace()), name)),
+            Readiness::NotServed => None,
+            Readiness::Forbidden(_) | Readiness::Failing(_) => {
+                self.read(kind, name).await?.map(Arc::new)
+            }
+        };
+        Ok(live.filter(|object| self.owner.claim(&object.metadata) == Claim::Mine))
+    }
+
+    /// All children of a kind, metadata at least.
+    pub async fn children(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
+        let namespace = self.namespace();
+        let all = match self.view.readiness(kind, Some(namespace)).await {
+            Readiness::Synced => self
+                .view
+                .informer(kind)
+                .map(|informer| informer.list(Some(namespace)))
+                .unwrap_or_default(),
+            Readiness::NotServed => Vec::new(),
+            Readiness::Forbidden(_) | Readiness::Failing(_) => self.list_metadata(kind).await?,
+        };
+        Ok(all
+            .into_iter()
+            .filter(|object| self.owner.claim(&object.metadata) == Claim::Mine)
+            .collect())
+    }
+
+    /// Brings a child to what `desired` says, by server-side apply, unless it is there already. The live object.
+    ///
+    /// `desired` carries no ownership: it is stamped here.
+    pub async fn apply(
+        &self,
+        kind: &Kind,
+        mut desired: Value,
+    ) -> Result<Arc<DynamicObject>, StepError> {
+        let name = desired["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        self.check_scope(&name)?;
+        self.owner.check_name(kind.kind, &name)?;
+        self.owner.stamp(&mut desired);
+        let wanted = ledger::of_json(&desired);
+        let key = ledger::key(kind, self.namespace(), &name);
+
+        let live = self.child(kind, &name).await?;
+        if let Some(live) = &live {
+            let now = Applied {
+                uid: live.metadata.uid.clone().unwrap_or_default(),
+                desired: wanted.clone(),
+                managed: ledger::managed_hash(&live.metadata).unwrap_or_default(),
+            };
+            if self.view.ledger.applied(&key).as_ref() == Some(&now) {
+                return Ok(Arc::clone(live));
+            }
+        } else if self.is_remote() {
+            self.check_adoption(kind, &name).await?;
+        }
+        // With the UID the apply can only update the object we looked at, never re-create or take over another one.
+        let uid = live.and_then(|live| live.metadata.uid.clone());
+        let applied = match self.send_apply(kind, &name, &desired, uid.as_deref()).await {
+            Err(kube::Error::Api(status)) if status.code == 409 && uid.is_some() => {
+                if self.is_remote() {
+                    self.check_adoption(kind, &name).await?;
+                }
+                self.send_apply(kind, &name, &desired, None).await
+            }
+            other => other,
+        };
+        let applied = applied.map_err(|error| self.write_error(kind, &name, error))?;
+        self.view.ledger.record(
+            key.clone(),
+            Applied {
+                uid: applied.metadata.uid.clone().unwrap_or_default(),
+                desired: wanted,
+                managed: ledger::managed_hash(&applied.metadata).unwrap_or_default(),
+            },
+        );
+        self.remember(kind, key, &applied);
+        Ok(Arc::new(applied))
+    }
+
+    /// Creates an object once. `desired` carries no ownership: it is stamped here.
+    pub async fn create(&self, kind: &Kind, mut desired: Value) -> Result<Created, StepError> {
+        let name = desired["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        self.check_scope(&name)?;
+        self.owner.check_name(kind.kind, &name)?;
+        self.owner.stamp(&mut desired);
+        let object: DynamicObject = serde_json::from_value(desired)
+            .map_err(|error| StepError::new(ErrorKind::Render, error.to_string()))?;
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        match self.api(kind).create(&params, &object).await {
+            Ok(created) => {
+                self.remember(kind, ledger::key(kind, self.namespace(), &name), &created);
+                Ok(Created::New(Arc::new(created)))
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Exists),
+            Err(error) => Err(self.write_error(kind, &name, error)),
+        }
+    }
+
+    /// Replaces an object of ours that was read at this version.
+    pub async fn replace(
+        &self,
+        kind: &Kind,
+        name: &str,
+        object: &DynamicObject,
+    ) -> Result<(), StepError> {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let replaced = self
+            .api(kind)
+            .replace(name, &params, object)
+            .await
+            .map_err(|error| self.write_error(kind, name, error))?;
+        self.remember(kind, ledger::key(kind, self.namespace(), name), &replaced);
+        Ok(())
+    }
+
+    /// Sends a merge patch to a child of ours.
+    pub async fn merge(&self, kind: &Kind, name: &str, patch: &Value) -> Result<(), StepError> {
+        let patched = self
+            .api(kind)
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(|error| self.write_error(kind, name, error))?;
+        self.remember(kind, ledger::key(kind, self.namespace(), name), &patched);
+        Ok(())
+    }
+
+    /// Deletes a child of this name if there is one and it is ours; others stay. Whether there was one.
+    pub async fn ensure_absent(&self, kind: &Kind, name: &str) -> Result<bool, StepError> {
+        self.check_scope(name)?;
+        match self.child(kind, name).await? {
+            Some(live) => self.delete(kind, &live.metadata).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Deletes exactly this object, in the background. One that is gone already is fine.
+    pub async fn delete(&self, kind: &Kind, meta: &ObjectMeta) -> Result<(), StepError> {
+        if meta.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let name = meta.name.as_deref().unwrap_or_default();
+        let params = DeleteParams {
+            // The default for Jobs is to orphan the pods.
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: meta.uid.clone().map(|uid| Preconditions {
+                uid: Some(uid),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api(kind).delete(name, &params).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => {
+                return Err(StepError::from(error).context(&format!(
+                    "deleting {} {}/{name}",
+                    kind.kind,
+                    self.namespace()
+                )));
+            }
+        }
+        self.view
+            .ledger
+            .forget(&ledger::key(kind, self.namespace(), name));
+        Ok(())
+    }
+
+    /// The object of this name as it is now, ours or not.
+    pub async fn read(&self, kind: &Kind, name: &str) -> Result<Option<DynamicObject>, StepError> {
+        match self.api(kind).get(name).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(StepError::from(error).context(&format!(
+                "getting {} {}/{name}",
+                kind.kind,
+                self.namespace()
+            ))),
+        }
+    }
+
+    /// Refuses when an object of this name is there and not ours; read live, since a watch only shows our own.
+    pub async fn check_adoption(&self, kind: &Kind, name: &str) -> Result<(), StepError> {
+        match self.api(kind).get_metadata_opt(name).await {
+            Ok(None) => Ok(()),
+            Ok(Some(live)) => match self.owner.claim(&live.metadata) {
+                Claim::Mine => Ok(()),
+                claim => Err(self.owner.refuse(kind.kind, name, &claim)),
+            },
+            Err(error) => Err(StepError::from(error).context(&format!(
+                "looking for a pre-existing {} {}/{name}",
+                kind.kind,
+                self.namespace()
+            ))),
+        }
+    }
+
+    /// The API of a kind in the CR's namespace.
+    pub fn api(&self, kind: &Kind) -> Api<DynamicObject> {
+        Api::namespaced_with(
+            self.cluster.client(),
+            self.namespace(),
+            &kind.api_resource(),
+        )
+    }
+
+    async fn send_apply(
+        &self,
+        kind: &Kind,
+        name: &str,
+        desired: &Value,
+        uid: Option<&str>,
+    ) -> Result<DynamicObject, kube::Error> {
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let api = self.api(kind);
+        match uid {
+            Some(uid) => {
+                let mut desired = desired.clone();
+                desired["metadata"]["uid"] = Value::String(uid.to_owned());
+                api.patch(name, &params, &Patch::Apply(&desired)).await
+            }
+            None => api.patch(name, &params, &Patch::Apply(desired)).await,
+        }
+    }
+
+    async fn list_metadata(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
+        let list = self
+            .api(kind)
+            .list_metadata(&kube::api::ListParams::default())
+            .await
+            .map_err(|error| {
+                StepError::from(error).context(&format!(
+                    "listing {}s in {}",
+                    kind.kind,
+                    self.namespace()
+                ))
+            })?;
+        Ok(list
+            .items
+            .into_iter()
+            .map(|item| Arc::new(metadata_only(kind, item.metadata)))
+            .collect())
+    }
+
+    fn remember(&self, kind: &Kind, key: ledger::ObjectKey, object: &DynamicObject) {
+        if let Some(version) = object.metadata.resource_version.clone() {
+            self.view.ledger.wrote(key, version);
+        }
+        self.view.observe(kind, object);
+    }
+
+    fn write_error(&self, kind: &Kind, name: &str, error: kube::Error) -> StepError {
+        let Target { owner, .. } = self;
+        if let kube::Error::Api(status) = &error {
+            // The server's way to say that somebody else controls the object.
+            if status.code == 422
+                && status
+                    .message
+                    .contains("Only one reference can have Controller")
+            {
+                return owner.refuse(kind.kind, name, &Claim::Foreign);
+            }
+            if status.code == 404 && status.message.contains("namespaces") {
+                return StepError::new(
+                    ErrorKind::Api,
+                    format!(
+                        "{}; create the namespace on that cluster (kubectl create namespace {})",
+                        describe(&error),
+                        owner.namespace
+                    ),
+                );
+            }
+            if status.code == 404 {
+                return StepError::new(
+                    ErrorKind::Api,
+                    format!(
+                        "the cluster does not serve {}.{}; install its custom resource definition there",
+                        kind.kind, kind.group
+                    ),
+                );
+            }
+        }
+        StepError::from(error)
+    }
+}
+
+/// The members of a content-addressed family that may go: not the current one, not what is mounted, not the newest
+/// `keep` of the rest (contract: configuration, prune).
+pub fn superseded<'a>(
+    family: impl Iterator<Item = &'a ObjectMeta>,
+    current: &str,
+    mounted: &BTreeSet<String>,
+    keep: usize,
+) -> Vec<&'a ObjectMeta> {
+    let mut history: Vec<_> = family
+        .filter(|meta| {
+            let name = meta.name.as_deref().unwrap_or_default();
+            name != current && !mounted.contains(name)
+        })
+        .collect();
+    history.sort_by(|a, b| {
+        let age = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|time| time.0);
+        age(b).cmp(&age(a)).then_with(|| b.name.cmp(&a.name))
+    });
+    history.split_off(keep.min(history.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn revision(name: &str, second: u32) -> ObjectMeta {
+        serde_json::from_value(json!({
+            "name": name,
+            "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        }))
+        .unwrap()
+    }
+
+    fn gone(family: &[ObjectMeta], current: &str, mounted: &[&str], keep: usize) -> Vec<String> {
+        let mounted = mounted.iter().map(|name| (*name).to_owned()).collect();
+        superseded(family.iter(), current, &mounted, keep)
+            .into_iter()
+            .filter_map(|meta| meta.name.clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_newest_three_stay_and_equal_times_sort_by_name() {
+        let family = [
+            revision("g-config-a", 1),
+            revision("g-config-b", 1),
+            revision("g-config-c", 2),
+            revision("g-config-d", 3),
+            revision("g-config-e", 4),
+        ];
+        assert_eq!(gone(&family, "g-config-e", &[], 3), ["g-config-a"]);
+        assert_eq!(gone(&family, "g-config-e", &[], 0).len(), 4);
+        assert!(gone(&family[1..], "g-config-e", &[], 3).is_empty());
+    }
+
+    #[test]
+    fn what_is_mounted_stays_and_does_not_use_up_the_history() {
+        let family = [
+            revision("g-config-a", 1),
+            revision("g-config-b", 2),
+            revision("g-config-c", 3),
+            revision("g-config-d", 4),
+            revision("g-config-e", 5),
+        ];
+        assert!(gone(&family, "g-config-e", &["g-config-a"], 3).is_empty());
+        assert_eq!(
+            gone(&family, "g-config-e", &["g-config-d"], 2),
+            ["g-config-a"]
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Whose an object is: a controller reference on the hub, three labels and the hub mark on a target.
+//!
+//! A reference to an object of another cluster would make that cluster's garbage collector delete the child, so a
+//! placed child has none (contract: target clusters, ownership).
+
+use glance_api::{
+    GROUP,
+    glance::Glance,
+    keys::{annotations, labels},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
+
+use crate::pipeline::report::{ErrorKind, StepError};
+
+/// Longest value of a label.
+const LABEL_MAX: usize = 63;
+/// The kind that owns.
+pub const OWNER_KIND: &str = "Glance";
+
+/// On which side of the registry the children are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The cluster that holds the CR.
+    Local,
+    /// A registered target.
+    Remote,
+}
+
+/// The Glance a pass works for.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Its name.
+    pub name: String,
+    /// Its namespace, and that of all children.
+    pub namespace: String,
+    /// Its UID.
+    pub uid: String,
+    /// Where the children are.
+    pub placement: Placement,
+    /// Who this hub is, when we know.
+    pub hub_uid: Option<String>,
+}
+
+/// What an existing object says about its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is this Glance's.
+    Mine,
+    /// It carries our labels, but the mark of another hub.
+    OtherHub(String),
+    /// It is somebody else's, or nobody's.
+    Foreign,
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// The owner a Glance is.
+    pub fn of(glance: &Glance, placement: Placement, hub_uid: Option<String>) -> Self {
+        let meta = &glance.metadata;
+        Self {
+            name: meta.name.clone().unwrap_or_default(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            placement,
+            hub_uid,
+        }
+    }
+
+    /// Marks `object` as a child of this Glance.
+    pub fn stamp(&self, object: &mut Value) {
+        let meta = &mut object["metadata"];
+        meta["namespace"] = json!(self.namespace);
+        match self.placement {
+            Placement::Local => {
+                meta["ownerReferences"] = json!([{
+                    "apiVersion": format!("{GROUP}/v1alpha1"),
+                    "kind": OWNER_KIND,
+                    "name": self.name,
+                    "uid": self.uid,
+                    "controller": true,
+                    "blockOwnerDeletion": true,
+                }]);
+            }
+            Placement::Remote => {
+                meta["labels"][labels::OWNER_KIND] = json!(OWNER_KIND);
+                meta["labels"][labels::OWNER_NAME] = json!(self.name);
+                meta["labels"][labels::OWNER_NAMESPACE] = json!(self.namespace);
+                meta["annotations"][annotations::OWNER_UID] = json!(self.uid);
+                if let Some(hub) = &self.hub_uid {
+                    meta["annotations"][annotations::HUB_UID] = json!(hub);
+                }
+            }
+        }
+    }
+
+    /// Whether an object in the CR's namespace is this Glance's.
+    pub fn claim(&self, meta: &ObjectMeta) -> Claim {
+        let controlled = controller(meta).is_some_and(|reference| reference.uid == self.uid);
+        match self.placement {
+            Placement::Local if controlled => Claim::Mine,
+            Placement::Local => Claim::Foreign,
+            Placement::Remote => {
+                let labelled = label(meta, labels::OWNER_KIND) == Some(OWNER_KIND)
+                    && label(meta, labels::OWNER_NAME) == Some(&self.name)
+                    && label(meta, labels::OWNER_NAMESPACE) == Some(&self.namespace);
+                let mark = meta
+                    .annotations
+                    .as_ref()
+                    .and_then(|annotations| annotations.get(annotations::HUB_UID));
+                match (labelled, mark, &self.hub_uid) {
+                    (true, Some(mark), Some(ours)) if mark != ours => Claim::OtherHub(mark.clone()),
+                    (true, _, _) => Claim::Mine,
+                    (false, _, _) if controlled => Claim::Mine,
+                    (false, _, _) => Claim::Foreign,
+                }
+            }
+        }
+    }
+
+    /// Refuses a name that cannot be recorded as an ownership label. Local children carry no such label.
+    pub fn check_name(&self, kind: &str, child: &str) -> Result<(), StepError> {
+        if self.placement == Placement::Local || self.name.len() <= LABEL_MAX {
+            return Ok(());
+        }
+        Err(StepError::new(
+            ErrorKind::Refused,
+            format!(
+                "refusing to claim {kind} {}/{child} for {OWNER_KIND} {}: the owner's name is {} characters, and a \
+                 name a child records as an ownership label may not exceed {LABEL_MAX}",
+                self.namespace,
+                self.name,
+                self.name.len()
+            ),
+        ))
+    }
+
+    /// The refusal to take over an object that is not this Glance's.
+    pub fn refuse(&self, kind: &str, child: &str, claim: &Claim) -> StepError {
+        let text = match claim {
+            Claim::OtherHub(hub) => format!(
+                "refusing to write {kind} {}/{child}: its mark says that it belongs to the hub {hub}; one target \
+                 namespace belongs to one hub",
+                self.namespace
+            ),
+            _ => format!(
+                "refusing to adopt pre-existing {kind} {}/{child}: it was not created by this {OWNER_KIND}, so \
+                 adopting it would overwrite its spec and delete it at teardown",
+                self.namespace
+            ),
+        };
+        StepError::new(ErrorKind::Refused, text)
+    }
+}
+
+/// The controller reference of an object.
+pub fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references
+        .iter()
+        .flatten()
+        .find(|reference| reference.controller == Some(true))
+}
+
+/// The Glance that a child on the hub belongs to, by its controller reference (any version of the group).
+pub fn local_owner(meta: &ObjectMeta) -> Option<(String, String)> {
+    let reference = controller(meta)?;
+    let group = reference.api_version.split('/').next()?;
+    (reference.kind == OWNER_KIND && group == GROUP).then(|| {
+        (
+            meta.namespace.clone().unwrap_or_default(),
+            reference.name.clone(),
+        )
+    })
+}
+
+/// The Glance that a child on a target belongs to, by its labels; only in the namespace the labels name.
+pub fn remote_owner(meta: &ObjectMeta) -> Option<(String, String)> {
+    let namespace = label(meta, labels::OWNER_NAMESPACE)?;
+    let name = label(meta, labels::OWNER_NAME)?;
+    let matches = label(meta, labels::OWNER_KIND) == Some(OWNER_KIND)
+        && !name.is_empty()
+        && meta.namespace.as_deref() == Some(namespace);
+    matches.then(|| (namespace.to_owned(), name.to_owned()))
+}
+
+fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(placement: Placement) -> Owner {
+        Owner {
+            name: "images".into(),
+            namespace: "tenant".into(),
+            uid: "uid-1".into(),
+            placement,
+            hub_uid: Some("hub-1".into()),
+        }
+    }
+
+    fn meta(object: &Value) -> ObjectMeta {
+        serde_json::from_value(object["metadata"].clone()).unwrap()
+    }
+
+    fn stamped(placement: Placement) -> Value {
+        let mut object = json!({"metadata": {"name": "images", "labels": {"a": "b"}}});
+        owner(placement).stamp(&mut object);
+        object
+    }
+
+    #[test]
+    fn a_local_child_has_a_controller_reference_and_no_mark() {
+        let object = stamped(Placement::Local);
+        let meta = meta(&object);
+        assert_eq!(owner(Placement::Local).claim(&meta), Claim::Mine);
+        assert_eq!(local_owner(&meta), Some(("tenant".into(), "images".into())));
+        assert_eq!(meta.labels.unwrap().len(), 1);
+        assert!(meta.annotations.is_none());
+        let reference = &meta.owner_references.unwrap()[0];
+        assert_eq!(reference.block_owner_deletion, Some(true));
+    }
+
+    #[test]
+    fn a_placed_child_has_labels_and_marks_and_no_reference() {
+        let object = stamped(Placement::Remote);
+        let meta = meta(&object);
+        assert_eq!(owner(Placement::Remote).claim(&meta), Claim::Mine);
+        assert_eq!(
+            remote_owner(&meta),
+            Some(("tenant".into(), "images".into()))
+        );
+        assert!(meta.owner_references.is_none());
+        let annotations = meta.annotations.unwrap();
+        assert_eq!(annotations["openstack.c5c3.io/hub-uid"], "hub-1");
+        assert_eq!(annotations["openstack.c5c3.io/owner-uid"], "uid-1");
+    }
+
+    #[test]
+    fn every_label_counts_and_so_does_the_hub() {
+        for key in [
+            labels::OWNER_KIND,
+            labels::OWNER_NAME,
+            labels::OWNER_NAMESPACE,
+        ] {
+            let mut object = stamped(Placement::Remote);
+            object["metadata"]["labels"][key] = json!("other");
+            assert_eq!(
+                owner(Placement::Remote).claim(&meta(&object)),
+                Claim::Foreign
+            );
+            assert_eq!(
+                remote_owner(&meta(&object)).is_some(),
+                key == labels::OWNER_NAME,
+                "{key}"
+            );
+        }
+        let mut object = stamped(Placement::Remote);
+        object["metadata"]["annotations"][annotations::HUB_UID] = json!("hub-2");
+        assert_eq!(
+            owner(Placement::Remote).claim(&meta(&object)),
+            Claim::OtherHub("hub-2".into())
+        );
+    }
+
+    #[test]
+    fn a_child_of_an_older_operator_is_known_by_its_reference_and_a_missing_mark_is_no_obstacle() {
+        let object = stamped(Placement::Local);
+        assert_eq!(owner(Placement::Remote).claim(&meta(&object)), Claim::Mine);
+        let mut object = stamped(Placement::Remote);
+        object["metadata"]["annotations"] = json!({});
+        assert_eq!(owner(Placement::Remote).claim(&meta(&object)), Claim::Mine);
+    }
+
+    #[test]
+    fn a_label_outside_its_namespace_means_nothing() {
+        let mut object = stamped(Placement::Remote);
+        object["metadata"]["namespace"] = json!("elsewhere");
+        assert_eq!(remote_owner(&meta(&object)), None);
+    }
+
+    #[test]
+    fn a_name_that_no_label_can_hold_is_refused_on_targets_only() {
+        let mut long = owner(Placement::Remote);
+        long.name = "x".repeat(64);
+        let error = long.check_name("Service", "svc").unwrap_err();
+        assert!(
+            error
+                .message
+                .starts_with("refusing to claim Service tenant/svc for Glance xxx")
+        );
+        assert!(error.message.ends_with("the owner's name is 64 characters, and a name a child records as an ownership label may not exceed 63"));
+        long.placement = Placement::Local;
+        assert!(long.check_name("Service", "svc").is_ok());
+    }
+}

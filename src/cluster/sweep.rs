@@ -1,0 +1,123 @@
+//! Teardown of a placed Glance: every child of every kind, found live, deleted by UID.
+//!
+//! Lists without a selector, because children marked only by an older operator's reference must be found too; by
+//! metadata and in pages, because a namespace is shared. All kinds are tried before failures are joined (contract:
+//! target clusters, the sweep; deletion that cannot wedge).
+
+use kube::api::ListParams;
+use target_registry::Kind;
+
+use super::{
+    Target,
+    kinds::{CHILDREN, MARIADB_CHILDREN},
+    ownership::Claim,
+};
+use crate::pipeline::report::{ErrorKind, StepError, describe};
+
+const PAGE: u32 = 500;
+
+/// The MariaDB objects that stand for the database of a Glance.
+#[derive(Debug, Default)]
+pub struct DatabaseObjects {
+    /// Kinds of which a live object was found and deleted.
+    pub deleted: Vec<&'static str>,
+}
+
+// === impl Target (teardown) ===
+
+impl Target {
+    /// Deletes everything this Glance owns on its target. The objects that were deleted, as `Kind name`.
+    pub async fn sweep(&self) -> Result<Vec<String>, StepError> {
+        let mut deleted = Vec::new();
+        let mut failures: Vec<StepError> = Vec::new();
+        for child in CHILDREN {
+            match self.sweep_kind(&child.kind).await {
+                Ok(names) => deleted.extend(names),
+                Err(error) => failures.push(error),
+            }
+        }
+        match failures.first() {
+            None => Ok(deleted),
+            Some(first) => {
+                let texts: Vec<_> = failures.iter().map(|error| error.message.clone()).collect();
+                Err(StepError::new(first.kind, texts.join("; ")))
+            }
+        }
+    }
+
+    /// Deletes the Database, User and Grant of this Glance, so that the MariaDB operator drops them. Others' objects
+    /// of the same name stay; a cluster without the kinds has none.
+    pub async fn delete_database(&self, name: &str) -> Result<DatabaseObjects, StepError> {
+        let mut found = DatabaseObjects::default();
+        for kind in MARIADB_CHILDREN {
+            let live = match self.api(&kind).get_metadata_opt(name).await {
+                Ok(live) => live,
+                Err(error) => {
+                    return Err(StepError::from(error).context(&format!(
+                        "looking for {} {}/{name}",
+                        kind.kind,
+                        self.namespace()
+                    )));
+                }
+            };
+            let Some(live) = live else { continue };
+            if self.owner.claim(&live.metadata) != Claim::Mine {
+                continue;
+            }
+            if live.metadata.deletion_timestamp.is_none() {
+                found.deleted.push(kind.kind);
+            }
+            self.delete(&kind, &live.metadata).await?;
+        }
+        Ok(found)
+    }
+
+    async fn sweep_kind(&self, kind: &Kind) -> Result<Vec<String>, StepError> {
+        let mut deleted = Vec::new();
+        let mut token: Option<String> = None;
+        let mut restarted = false;
+        loop {
+            let mut params = ListParams::default().limit(PAGE);
+            params.continue_token.clone_from(&token);
+            let page = match self.api(kind).list_metadata(&params).await {
+                Ok(page) => page,
+                // Not served: nothing can be there.
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(deleted),
+                Err(kube::Error::Api(status))
+                    if status.code == 410 && token.is_some() && !restarted =>
+                {
+                    restarted = true;
+                    token = None;
+                    continue;
+                }
+                Err(error) => {
+                    return Err(StepError::new(
+                        ErrorKind::of(&error),
+                        format!(
+                            "listing remote {} children for teardown: {}",
+                            kind.kind,
+                            describe(&error)
+                        ),
+                    ));
+                }
+            };
+            for item in page.items {
+                if self.owner.claim(&item.metadata) != Claim::Mine {
+                    continue;
+                }
+                let name = item.metadata.name.clone().unwrap_or_default();
+                self.delete(kind, &item.metadata)
+                    .await
+                    .map_err(|error| StepError {
+                        message: error.message.replacen("deleting ", "deleting remote ", 1),
+                        ..error
+                    })?;
+                deleted.push(format!("{} {name}", kind.kind));
+            }
+            token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(deleted);
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What every pass of either controller works with.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use glance_api::glance::Glance;
+use jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use target_registry::{Cluster, Registry, Unresolved};
+
+use crate::{
+    backoff::{Backoff, StepFailures},
+    cluster::{
+        Target,
+        ledger::Ledgers,
+        placed_on,
+        probe::Probe,
+        view::{Routes, View},
+    },
+    glance::watches::Router,
+    leader::Leadership,
+    metrics::Metrics,
+    pipeline::notice::Publisher,
+};
+
+/// Settings that passes read.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a deleted CR waits for a target that is not registered.
+    pub abandon_after: Duration,
+    /// How often a converged CR is looked at although nothing happened.
+    pub sync_period: Duration,
+    /// Whether the health of a local Glance is asked through the API server's proxy.
+    pub local_probe_by_proxy: bool,
+    /// The operator's own namespace, when it is known.
+    pub operator_namespace: Option<String>,
+    /// Identity of this hub: `--hub-id`, else the UID of its `kube-system` namespace.
+    pub hub_uid: Option<String>,
+}
+
+/// Shared by all passes.
+pub struct Context {
+    /// The cluster that holds the CRs.
+    pub hub: Arc<Cluster>,
+    /// All other clusters.
+    pub registry: Registry,
+    /// What is remembered of each cluster.
+    pub ledgers: Ledgers,
+    /// Who is woken by what.
+    pub router: Arc<Router>,
+    /// Whether this process may write.
+    pub leadership: Leadership,
+    /// Counts and times.
+    pub metrics: Metrics,
+    /// Failures in a row, by CR and step.
+    pub failures: StepFailures<String>,
+    /// The pause after a failed pass, by CR.
+    pub backoff: Backoff<String>,
+    /// Writes events.
+    pub publisher: Publisher,
+    /// Asks Glance for its health.
+    pub probe: Probe,
+    /// Settings.
+    pub settings: Settings,
+    /// The newest version of each Glance that we wrote or read ourselves.
+    pub glances: Newest<Glance>,
+    /// The same of each backend.
+    pub backends: Newest<glance_api::backend::GlanceBackend>,
+}
+
+/// Remembers objects that an own write has just changed, until the watch has caught up: a pass that starts from an
+/// older copy would only fail on its precondition.
+pub struct Newest<K> {
+    objects: Mutex<HashMap<String, Arc<K>>>,
+}
+
+// === impl Context ===
+
+impl Context {
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    /// The cluster the children of a Glance live on.
+    pub fn target(&self, glance: &Glance) -> Result<Target, Unresolved> {
+        let cluster = match placed_on(glance) {
+            Some(name) => self.registry.resolve(name)?,
+            None => Arc::clone(&self.hub),
+        };
+        let routes: Arc<dyn Routes> = Arc::clone(&self.router) as Arc<dyn Routes>;
+        let ledger = self.ledgers.of(cluster.name());
+        let view = cluster.extension(|cluster| View::start(cluster, &routes, ledger));
+        Ok(Target::new(
+            glance,
+            cluster,
+            view,
+            self.settings.hub_uid.clone(),
+        ))
+    }
+}
+
+// === impl Newest ===
+
+impl<K> Default for Newest<K> {
+    fn default() -> Self {
+        Self {
+            objects: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Resource> Newest<K> {
+    /// The newer of `seen` and what we know.
+    pub fn of(&self, seen: Arc<K>) -> Arc<K> {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let uid = seen.uid().unwrap_or_default();
+        match objects.get(&uid) {
+            Some(known) if version(known.as_ref()) > version(seen.as_ref()) => Arc::clone(known),
+            Some(_) => {
+                // The watch has caught up: no need to hold a second copy.
+                objects.remove(&uid);
+                seen
+            }
+            None => seen,
+        }
+    }
+
+    /// Remembers the answer to a write of ours.
+    pub fn learn(&self, object: Arc<K>) {
+        let uid = object.uid().unwrap_or_default();
+        self.objects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(uid, object);
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.objects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
+    }
+}
+
+/// Versions of one object compare as numbers on every server we support; anything else compares as oldest.
+fn version<K: Resource>(object: &K) -> u64 {
+    object
+        .meta()
+        .resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    fn at(version: &str) -> Arc<ConfigMap> {
+        Arc::new(ConfigMap {
+            metadata: ObjectMeta {
+                uid: Some("u".into()),
+                resource_version: Some(version.into()),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        })
+    }
+
+    #[test]
+    fn an_own_write_outlives_a_lagging_watch_and_no_longer() {
+        let newest = Newest::default();
+        newest.learn(at("10"));
+        assert_eq!(
+            newest.of(at("9")).metadata.resource_version.as_deref(),
+            Some("10")
+        );
+        assert_eq!(
+            newest.of(at("11")).metadata.resource_version.as_deref(),
+            Some("11")
+        );
+        assert_eq!(
+            newest.of(at("9")).metadata.resource_version.as_deref(),
+            Some("9")
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! What both controllers share: one fallible stream of CRs, wake-ups through a channel, passes that are bounded,
+//! timed and never take the process down.
+
+use std::{
+    collections::HashSet,
+    fmt::Debug,
+    future::Future,
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, Stream, StreamExt};
+use kube::{
+    Api, Resource, ResourceExt,
+    runtime::{
+        Controller, Predicate, PredicateConfig, WatchStreamExt,
+        controller::{self, Action},
+        predicates,
+        reflector::{self, ObjectRef, Store, store::Writer},
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    metrics::PassResult,
+    pipeline::report::{ErrorKind, StepError},
+};
+
+/// The longest a pass may take.
+const PASS_DEADLINE: Duration = Duration::from_mins(1);
+
+/// One of the two controllers.
+pub struct Wiring<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default + Debug + Unpin,
+{
+    /// `glance` or `glancebackend`: the label of metrics and logs.
+    pub name: &'static str,
+    /// The CRs.
+    pub api: Api<K>,
+    /// Where the watch writes them.
+    pub writer: Writer<K>,
+    /// Where others read them.
+    pub reader: Store<K>,
+    /// Ends the controller; running passes finish.
+    pub stop: CancellationToken,
+}
+
+/// What a controller does with its CRs.
+pub trait Handler<K>: Send + Sync + 'static {
+    /// The watch shows the CR, or a change of it.
+    fn seen(&self, object: &K);
+    /// The watch shows that the CR is gone.
+    fn gone(&self, object: &K);
+    /// One pass.
+    fn pass(&self, object: Arc<K>) -> impl Future<Output = Result<Action, StepError>> + Send;
+}
+
+/// Runs a controller until it is told to stop.
+pub async fn run<K, H>(
+    wiring: Wiring<K>,
+    wake_ups: impl Stream<Item = ObjectRef<K>> + Send + 'static,
+    handler: Arc<H>,
+    ctx: Arc<Context>,
+) where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default + Debug + Unpin,
+    H: Handler<K>,
+{
+    let Wiring {
+        name,
+        api,
+        writer,
+        reader,
+        stop,
+    } = wiring;
+    let mut observer = Observer {
+        name,
+        handler: Arc::clone(&handler),
+        reader: reader.clone(),
+        listed: None,
+    };
+    let crs = watcher(api, watcher::Config::default().timeout(180))
+        .default_backoff()
+        // Ahead of the store, so that at the end of a list the store still tells what was there before.
+        .inspect(move |event| observer.observe(event))
+        .reflect(writer)
+        .touched_objects()
+        .predicate_filter(wakes::<K>(), PredicateConfig::default());
+    let metrics = ctx.metrics.clone();
+    let failed = Arc::clone(&ctx);
+    Controller::for_stream(crs, reader)
+        // Passes are bounded by their own semaphores: by cluster, so that one that hangs cannot take them all.
+        .with_config(controller::Config::default())
+        .reconcile_on(wake_ups)
+        .graceful_shutdown_on(stop.cancelled_owned())
+        .run(
+            move |object, ctx: Arc<Context>| {
+                let handler = Arc::clone(&handler);
+                async move { bounded(name, object, &ctx, handler.as_ref()).await }
+            },
+            move |object, error: &StepError, _| on_error(name, object.as_ref(), error, &failed),
+            ctx,
+        )
+        .for_each(|outcome| {
+            // A wake-up for a CR that is gone is no news, and failures were logged where they happened.
+            drop(outcome);
+            futures::future::ready(())
+        })
+        .await;
+    metrics.queue_depth(name, 0);
+}
+
+/// Tells the handler of CRs that come and go, also when a repeated list shows it.
+struct Observer<K, H>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    name: &'static str,
+    handler: Arc<H>,
+    reader: Store<K>,
+    listed: Option<HashSet<ObjectRef<K>>>,
+}
+
+impl<K, H> Observer<K, H>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default + Debug,
+    H: Handler<K>,
+{
+    fn observe(&mut self, event: &Result<watcher::Event<K>, watcher::Error>) {
+        match event {
+            Ok(watcher::Event::Init) => self.listed = Some(HashSet::new()),
+            Ok(watcher::Event::InitApply(object)) => {
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(ObjectRef::from_obj(object));
+                }
+                self.handler.seen(object);
+            }
+            Ok(watcher::Event::Apply(object)) => self.handler.seen(object),
+            Ok(watcher::Event::Delete(object)) => self.handler.gone(object),
+            Ok(watcher::Event::InitDone) => {
+                let listed = self.listed.take().unwrap_or_default();
+                for known in self.reader.state() {
+                    if !listed.contains(&ObjectRef::from_obj(known.as_ref())) {
+                        self.handler.gone(&known);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(controller = self.name, %error, "the watch of the CRs failed; it is retried");
+            }
+        }
+    }
+}
+
+/// Which changes of a CR wake its controller: spec, labels, annotations, the deletion mark; not its own status.
+fn wakes<K: Resource>() -> impl Predicate<K>
+where
+    K::DynamicType: Eq + Hash + Clone,
+{
+    (predicates::generation as fn(&K) -> Option<u64>)
+        .combine(predicates::labels as fn(&K) -> Option<u64>)
+        .combine(predicates::annotations as fn(&K) -> Option<u64>)
+        .combine(|object: &K| Some(u64::from(object.meta().deletion_timestamp.is_some())))
+}
+
+async fn bounded<K, H>(
+    name: &'static str,
+    object: Arc<K>,
+    ctx: &Context,
+    handler: &H,
+) -> Result<Action, StepError>
+where
+    K: Resource + Send + Sync + 'static,
+    H: Handler<K>,
+{
+    let started = Instant::now();
+    let _active = ctx.metrics.pass_started(name);
+    let uid = object.uid().unwrap_or_default();
+    if !ctx.leadership.may_write() {
+        // After a pause of the whole process another replica may lead, although nobody has told us yet.
+        return Err(StepError::new(
+            ErrorKind::Conflict,
+            "this replica does not lead at the moment",
+        ));
+    }
+    let pass = AssertUnwindSafe(tokio::time::timeout(PASS_DEADLINE, handler.pass(object)));
+    let result = match pass.catch_unwind().await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(StepError::new(
+            ErrorKind::Timeout,
+            format!("the pass took longer than {} s", PASS_DEADLINE.as_secs()),
+        )),
+        Err(_) => {
+            ctx.metrics.panicked(name);
+            Err(StepError::new(
+                ErrorKind::Panic,
+                "the pass panicked; this is a bug, the log has its trace",
+            ))
+        }
+    };
+    let label = match &result {
+        Ok(action) if *action == Action::await_change() => PassResult::Success,
+        Ok(_) => PassResult::RequeueAfter,
+        Err(error) if error.kind == ErrorKind::Conflict => PassResult::Requeue,
+        Err(_) => PassResult::Error,
+    };
+    ctx.metrics.reconciled(name, label, started.elapsed());
+    if result.is_ok() {
+        ctx.backoff.reset(&uid);
+    }
+    result
+}
+
+fn on_error<K: Resource>(
+    name: &'static str,
+    object: &K,
+    error: &StepError,
+    ctx: &Context,
+) -> Action {
+    let pause = ctx.backoff.next(&object.uid().unwrap_or_default());
+    if error.kind == ErrorKind::Conflict {
+        tracing::debug!(controller = name, %error, "somebody else wrote in between");
+    } else {
+        tracing::warn!(
+            controller = name,
+            namespace = object.namespace().as_deref().unwrap_or_default(),
+            name = %object.name_any(),
+            category = error.category(),
+            retry_in = ?pause,
+            %error,
+            "the pass failed"
+        );
+    }
+    Action::requeue(pause)
+}
+
+/// A store and its writer.
+pub fn store<K>() -> (Store<K>, Writer<K>)
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default,
+{
+    reflector::store()
+}

@@ -1,0 +1,268 @@
+//! Teardown of a Glance: database objects first, then, on a target, everything else; or, when the target is gone for
+//! good, nothing at all, and said so (contract: target clusters, finalizers and deletion).
+
+use std::time::Duration;
+
+use glance_api::{
+    conditions::reasons,
+    glance::Glance,
+    keys::{
+        annotations::ABANDON_REMOTE_CHILDREN,
+        events,
+        finalizers::{GLANCE as FINALIZER, REMOTE_CHILDREN},
+    },
+};
+use jiff::Timestamp;
+use kube::{Api, ResourceExt};
+use target_registry::Unresolved;
+
+use super::finalizers;
+use crate::{
+    cluster::{Target, placed_on},
+    context::Context,
+    duration::go_duration,
+    names,
+    pipeline::{
+        notice::Notice,
+        report::{REQUEUE_SECRETS, StepError, Verdict},
+    },
+};
+
+/// How soon to look whether the database objects carry their deletion mark; their watch is usually faster.
+const DATABASE_HOLD: Duration = Duration::from_secs(1);
+
+const FINALIZING: &str = "Cleaning up MariaDB Database, User, and Grant before removing Glance";
+const FINALIZED: &str =
+    "MariaDB Database, User, and Grant marked for deletion; releasing finalizer";
+const ABANDONED_DATABASE: &str = "Target cluster is no longer registered; releasing the finalizer without deleting \
+                                  the MariaDB Database, User, and Grant on it";
+const ABANDONED_CHILDREN: &str = "Target cluster is no longer registered; releasing the remote-children finalizer \
+                                  without deleting the objects on it labelled as owned by this Glance";
+
+/// How a teardown pass ended.
+#[derive(Debug)]
+pub enum Progress {
+    /// Nothing of ours holds the CR any more.
+    Released,
+    /// Look again after this pause.
+    Hold(Duration),
+    /// The target does not resolve: this is what the CR should say, and when to look again.
+    Unresolved(Verdict, Duration),
+}
+
+/// What can be done about the children.
+enum Reach {
+    /// Their cluster is there.
+    Cluster(Box<Target>),
+    /// Not yet known whether it comes back.
+    Wait(Verdict),
+    /// Given up, by the windows or by the user.
+    Gone,
+}
+
+/// One pass over a CR that is being deleted.
+pub async fn run(
+    ctx: &Context,
+    api: &Api<Glance>,
+    glance: &Glance,
+    notices: &mut Vec<Notice>,
+) -> Result<Progress, StepError> {
+    let ours = [FINALIZER, REMOTE_CHILDREN];
+    if !ours
+        .iter()
+        .any(|finalizer| finalizers::has(glance, finalizer))
+    {
+        return Ok(Progress::Released);
+    }
+    let reach = match reach(ctx, glance) {
+        Reach::Wait(verdict) => return Ok(Progress::Unresolved(verdict, REQUEUE_SECRETS)),
+        reach => reach,
+    };
+
+    let mut current = glance.clone();
+    if finalizers::has(&current, FINALIZER) {
+        if let Reach::Cluster(target) = &reach {
+            let found = target.delete_database(&current.name_any()).await?;
+            if !found.deleted.is_empty() {
+                notices.push(Notice::normal(events::FINALIZING_DATABASE, FINALIZING));
+                return Ok(Progress::Hold(DATABASE_HOLD));
+            }
+            notices.push(Notice::normal(events::DATABASE_FINALIZED, FINALIZED));
+        } else {
+            notices.push(Notice::warning(
+                events::REMOTE_CHILDREN_ABANDONED,
+                ABANDONED_DATABASE,
+            ));
+        }
+        match finalizers::release(api, &current, FINALIZER).await? {
+            Some(written) => current = written,
+            None => return Ok(Progress::Released),
+        }
+    }
+    if finalizers::has(&current, REMOTE_CHILDREN) {
+        if let Reach::Cluster(target) = &reach {
+            let deleted = target.sweep().await?;
+            tracing::info!(
+                namespace = current.namespace().as_deref().unwrap_or_default(),
+                name = %current.name_any(),
+                children = deleted.len(),
+                "swept the children"
+            );
+        } else {
+            notices.push(Notice::warning(
+                events::REMOTE_CHILDREN_ABANDONED,
+                format!(
+                    "{ABANDONED_CHILDREN}; left behind: {}",
+                    left_behind(&current)
+                ),
+            ));
+        }
+        finalizers::release(api, &current, REMOTE_CHILDREN).await?;
+    }
+    Ok(Progress::Released)
+}
+
+fn reach(ctx: &Context, glance: &Glance) -> Reach {
+    let given_up = glance
+        .annotations()
+        .get(ABANDON_REMOTE_CHILDREN)
+        .is_some_and(|value| value == "true");
+    if placed_on(glance).is_some() && given_up {
+        return Reach::Gone;
+    }
+    match ctx.target(glance) {
+        Ok(target) => Reach::Cluster(Box::new(target)),
+        Err(unresolved) => {
+            let cluster = placed_on(glance).unwrap_or_default();
+            let windows = Windows {
+                abandon_after: ctx.settings.abandon_after,
+                deleting_for: since(
+                    glance
+                        .metadata
+                        .deletion_timestamp
+                        .as_ref()
+                        .map(|time| time.0),
+                    ctx.now(),
+                ),
+                unresolved_for: ctx.registry.unresolved_for(cluster),
+            };
+            if unresolved.may_abandon() && windows.passed() {
+                Reach::Gone
+            } else {
+                Reach::Wait(windows.verdict(cluster, &unresolved))
+            }
+        }
+    }
+}
+
+/// The two windows that must both pass before children are given up: one alone would give up on a reachable cluster
+/// after a restart, or at once on a cluster that was gone for long.
+#[derive(Clone, Copy, Debug)]
+struct Windows {
+    abandon_after: Duration,
+    deleting_for: Duration,
+    unresolved_for: Duration,
+}
+
+impl Windows {
+    fn passed(&self) -> bool {
+        self.deleting_for >= self.abandon_after && self.unresolved_for >= self.abandon_after
+    }
+
+    fn verdict(&self, cluster: &str, unresolved: &Unresolved) -> Verdict {
+        let message = if unresolved.may_abandon() {
+            format!(
+                "target cluster {cluster} does not resolve; waiting at least {} before abandoning its children",
+                go_duration(self.abandon_after)
+            )
+        } else {
+            format!(
+                "target cluster {cluster} does not resolve; holding its children until it is back: {unresolved}"
+            )
+        };
+        Verdict::no(reasons::TARGET_CLUSTER_UNAVAILABLE, message)
+    }
+}
+
+fn since(then: Option<Timestamp>, now: Timestamp) -> Duration {
+    then.and_then(|then| Duration::try_from(now.duration_since(then)).ok())
+        .unwrap_or_default()
+}
+
+/// Kinds and names of what a Glance has on its cluster, from its spec alone: the cluster cannot be asked.
+fn left_behind(glance: &Glance) -> String {
+    let name = glance.name_any();
+    let namespace = glance.namespace().unwrap_or_default();
+    let spec = &glance.spec;
+    let mut objects = vec![
+        format!("Deployment {name}"),
+        format!("Service {name}"),
+        format!("PodDisruptionBudget {name}"),
+        format!("ConfigMaps {}*", names::Family::config(&name).prefix()),
+        format!("Secrets {}*", names::Family::backends(&name).prefix()),
+        format!("Secret {}", names::db_connection(&name)),
+        format!("Job {}", names::db_sync_job(&name)),
+        format!("CronJob {}", names::db_purge(&name)),
+    ];
+    let optional = [
+        (
+            spec.autoscaling.is_some(),
+            format!("HorizontalPodAutoscaler {name}"),
+        ),
+        (
+            spec.network_policy.is_some(),
+            format!("NetworkPolicies {name}, {name}-*"),
+        ),
+        (spec.gateway.is_some(), format!("HTTPRoute {name}")),
+        (
+            spec.database.cluster_ref.is_some(),
+            format!("Database, User and Grant {name}"),
+        ),
+    ];
+    objects.extend(
+        optional
+            .into_iter()
+            .filter(|(there, _)| *there)
+            .map(|(_, text)| text),
+    );
+    format!(
+        "in namespace {namespace} of cluster {}: {}",
+        placed_on(glance).unwrap_or_default(),
+        objects.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(deleting: u64, unresolved: u64) -> Windows {
+        Windows {
+            abandon_after: Duration::from_mins(5),
+            deleting_for: Duration::from_secs(deleting),
+            unresolved_for: Duration::from_secs(unresolved),
+        }
+    }
+
+    #[test]
+    fn both_windows_must_pass() {
+        assert!(windows(300, 300).passed());
+        assert!(!windows(3000, 299).passed());
+        assert!(!windows(299, 3000).passed());
+    }
+
+    #[test]
+    fn the_hold_names_the_cluster_and_the_window() {
+        let verdict = windows(1, 1).verdict(
+            "edge-1",
+            &Unresolved::NotRegistered {
+                name: "edge-1".into(),
+            },
+        );
+        assert_eq!(
+            verdict.message,
+            "target cluster edge-1 does not resolve; waiting at least 5m0s before abandoning its children"
+        );
+        assert_eq!(verdict.reason, "TargetClusterUnavailable");
+    }
+}

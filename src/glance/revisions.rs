@@ -1,0 +1,188 @@
+//! The immutable, content-addressed objects of a Glance: made once, kept while anything mounts them, a few for the
+//! way back (contract: configuration, immutable objects).
+
+use std::collections::BTreeSet;
+
+use glance_api::keys::labels;
+use kube::{ResourceExt, api::ListParams, core::DynamicObject};
+use serde_json::{Value, json};
+use target_registry::Kind;
+
+use super::{database::job_state, steps::value_of, workload::rollout::Rollout};
+use crate::{
+    cluster::{
+        Target,
+        children::{Created, RETAINED_REVISIONS, superseded},
+        kinds::{CRON_JOB, DEPLOYMENT, JOB},
+        ownership::Claim,
+    },
+    hash::ContentHash,
+    names::Family,
+    pipeline::report::{ErrorKind, StepError},
+};
+
+/// How many are kept while the Deployment has not converged: pods of an older template may mount any of them. The
+/// number only stops growth under a Deployment that never does.
+const RETAINED_WHILE_ROLLING: usize = 20;
+
+/// A revision that should exist.
+pub struct Revision<'a> {
+    /// `ConfigMap` or Secret.
+    pub kind: &'a Kind,
+    /// Its family.
+    pub family: Family,
+    /// Hash of its data.
+    pub hash: ContentHash,
+    /// Its data as it stands in the object: text of a `ConfigMap`, base64 of a Secret.
+    pub data: Value,
+}
+
+/// Makes a revision exist. Its name, and whether it is new.
+pub async fn ensure(target: &Target, revision: &Revision<'_>) -> Result<(String, bool), StepError> {
+    let name = revision.family.revision(&revision.hash);
+    if target.child(revision.kind, &name).await?.is_some() {
+        return Ok((name, false));
+    }
+    match target
+        .create(revision.kind, object(revision, &name))
+        .await?
+    {
+        Created::New(_) => Ok((name, true)),
+        Created::Exists if occupant(target, revision, &name).await? => Ok((name, false)),
+        Created::Exists => {
+            // Eight digits collide once in billions, and a deleted object can be re-made by hand with other content.
+            let long = revision.family.long_revision(&revision.hash);
+            tracing::warn!(%name, %long, "an object of this name holds other content; using a longer name");
+            let new = matches!(
+                target
+                    .create(revision.kind, object(revision, &long))
+                    .await?,
+                Created::New(_)
+            );
+            Ok((long, new))
+        }
+    }
+}
+
+/// Deletes what the family no longer needs.
+pub async fn prune(
+    target: &Target,
+    revision: &Revision<'_>,
+    current: &str,
+) -> Result<(), StepError> {
+    let all = target.children(revision.kind).await?;
+    let prefix = revision.family.prefix();
+    let label = revision.family.label();
+    let family: Vec<_> = all
+        .iter()
+        .filter(|object| {
+            object.labels().get(labels::CONFIG_BASE) == Some(&label)
+                && object.name_any().starts_with(&prefix)
+        })
+        .map(|object| &object.metadata)
+        .collect();
+    let deployment = target.child(&DEPLOYMENT, &target.owner.name).await?;
+    let converged = deployment
+        .as_deref()
+        .is_none_or(|live| Rollout::of(&value_of(live)).is_complete());
+    let keep = if converged {
+        RETAINED_REVISIONS
+    } else {
+        RETAINED_WHILE_ROLLING
+    };
+    if superseded(family.iter().copied(), current, &BTreeSet::new(), keep).is_empty() {
+        return Ok(());
+    }
+    let mounted = mounted(target, deployment.as_deref()).await?;
+    for meta in superseded(family.iter().copied(), current, &mounted, keep) {
+        target.delete(revision.kind, meta).await?;
+    }
+    Ok(())
+}
+
+fn object(revision: &Revision<'_>, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": revision.kind.kind,
+        "metadata": {
+            "name": name,
+            "labels": { labels::CONFIG_BASE: revision.family.label() },
+        },
+        "immutable": true,
+        "data": revision.data,
+    })
+}
+
+/// Whether the object that has the name is ours and holds the same data.
+async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Result<bool, StepError> {
+    let Some(live) = target.read(revision.kind, name).await? else {
+        return Err(StepError::new(
+            ErrorKind::Conflict,
+            format!("{} {name} went away during the pass", revision.kind.kind),
+        ));
+    };
+    if target.owner.claim(&live.metadata) != Claim::Mine {
+        return Err(StepError::new(
+            ErrorKind::Refused,
+            format!(
+                "existing {} {}/{name} is not owned by {}/{}",
+                revision.kind.kind,
+                target.namespace(),
+                target.namespace(),
+                target.owner.name
+            ),
+        ));
+    }
+    target.view.observe(revision.kind, &live);
+    Ok(live.data["data"] == revision.data)
+}
+
+/// Every name that a pod template of this Glance mounts: of the Deployment, the purge, and Jobs that have not ended.
+async fn mounted(
+    target: &Target,
+    deployment: Option<&DynamicObject>,
+) -> Result<BTreeSet<String>, StepError> {
+    let mut names = BTreeSet::new();
+    if let Some(deployment) = deployment {
+        names.extend(volumes(&deployment.data["spec"]["template"]));
+    }
+    for cron_job in target.children(&CRON_JOB).await? {
+        names.extend(volumes(
+            &cron_job.data["spec"]["jobTemplate"]["spec"]["template"],
+        ));
+    }
+    let mut jobs: Vec<Value> = target
+        .children(&JOB)
+        .await?
+        .iter()
+        .map(|job| value_of(job))
+        .collect();
+    // Runs of the purge carry no mark of ours, so no watch shows them.
+    let runs = ListParams::default().labels(&format!(
+        "{}=glance,{}={}",
+        labels::NAME,
+        labels::INSTANCE,
+        target.owner.name
+    ));
+    let listed = target.api(&JOB).list(&runs).await.map_err(|error| {
+        StepError::from(error).context("listing the Jobs that mount configuration")
+    })?;
+    jobs.extend(listed.items.iter().map(value_of));
+    for job in jobs.iter().filter(|job| job_state::terminal(job).is_none()) {
+        names.extend(volumes(&job["spec"]["template"]));
+    }
+    Ok(names)
+}
+
+/// The `ConfigMap`s and Secrets in the volumes of a pod template.
+fn volumes(template: &Value) -> impl Iterator<Item = String> + '_ {
+    template["spec"]["volumes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|volume| {
+            let config_map = volume["configMap"]["name"].as_str();
+            config_map.or(volume["secret"]["secretName"].as_str())
+        })
+        .map(str::to_owned)
+}

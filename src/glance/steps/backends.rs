@@ -1,0 +1,382 @@
+//! **Backends**: the store sections of the attached, credential-ready backends in one immutable Secret.
+//!
+//! Condition `BackendsReady`: `AllBackendsProjected`, `WaitingForBackends`, `NoDefaultBackend`. Never ends the pass by
+//! waiting: a first install proceeds, and a backend's status flip wakes the Glance. One bad backend never keeps its
+//! siblings out; without exactly one usable default nothing is rendered (contract: configuration, Backends step).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use glance_api::{
+    backend::GlanceBackend,
+    conditions::{
+        BACKENDS_READY, CREDENTIALS_READY,
+        reasons::{ALL_BACKENDS_PROJECTED, NO_DEFAULT_BACKEND, WAITING_FOR_BACKENDS},
+    },
+    glance::Glance,
+    keys::events,
+};
+use kube::ResourceExt;
+use secrecy::ExposeSecret;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    cluster::{
+        Target,
+        kinds::{DEPLOYMENT, SECRET},
+        ledger,
+    },
+    context::Context,
+    glance::{
+        revisions::{self, Revision},
+        workload::volumes,
+    },
+    hash::ContentHash,
+    names::Family,
+    oslo::stores::{
+        self, ACCESS_KEY_ID, Backends, Credentials, SECRET_ACCESS_KEY, SecretPlace, Section,
+        StoreFault,
+    },
+    pipeline::{
+        notice::Notice,
+        report::{ErrorKind, Report, StepError, Verdict},
+    },
+};
+
+/// The data keys of a credentials Secret, fixed by contract.
+pub const CREDENTIAL_KEYS: [&str; 2] = [ACCESS_KEY_ID, SECRET_ACCESS_KEY];
+const STEP: &str = "Backends";
+
+/// What the configuration needs to know of the backends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Projection {
+    /// The rendered stores; `None` when there is no usable default, and the last good configuration stays.
+    pub rendered: Option<Rendered>,
+    /// S3 hosts of all attached backends, ready or not.
+    pub hosts: Vec<String>,
+}
+
+/// A valid projection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rendered {
+    /// The value of `enabled_backends`.
+    pub enabled: String,
+    /// The one default among them.
+    pub default: String,
+    /// The Secret that holds their sections.
+    pub secret: String,
+}
+
+/// What a pass found, kept between passes while nothing it depends on changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Outcome {
+    rendered: Option<Rendered>,
+    pending: Vec<String>,
+    faults: Vec<(String, String)>,
+}
+
+/// Aggregates the backends.
+pub async fn reconcile(
+    ctx: &Context,
+    glance: &Glance,
+    target: &Target,
+) -> Result<Report<Projection>, StepError> {
+    let attached: Vec<_> = ctx
+        .router
+        .attached(target.namespace(), &target.owner.name)
+        .into_iter()
+        .filter(|backend| backend.metadata.deletion_timestamp.is_none())
+        .collect();
+    let hosts: BTreeSet<_> = attached
+        .iter()
+        .filter_map(|backend| Some(backend.spec.s3.as_ref()?.host.clone()))
+        .collect();
+    let hosts: Vec<_> = hosts.into_iter().collect();
+    let defaults: Vec<_> = attached
+        .iter()
+        .filter(|backend| backend.spec.is_default == Some(true) && is_credential_ready(backend))
+        .map(|backend| backend.name_any())
+        .collect();
+    let [default] = defaults.as_slice() else {
+        let projection = Projection {
+            rendered: None,
+            hosts,
+        };
+        return Ok(Report::with(no_default(&defaults), projection));
+    };
+    let (outcome, news) = project(glance, target, &attached, default).await?;
+    let verdict = judge(&outcome);
+    let skipped = skipped(glance, &verdict, &outcome.faults);
+    Ok(Report::with(
+        verdict,
+        Projection {
+            rendered: outcome.rendered,
+            hosts,
+        },
+    )
+    .notices(skipped)
+    .notices(news))
+}
+
+fn is_credential_ready(backend: &GlanceBackend) -> bool {
+    backend
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| condition.type_ == CREDENTIALS_READY && condition.is_true())
+}
+
+fn no_default(defaults: &[String]) -> Verdict {
+    let message = if defaults.is_empty() {
+        "No attached, credential-ready backend is marked isDefault; exactly one is required"
+            .to_owned()
+    } else {
+        format!(
+            "More than one attached, credential-ready backend is marked isDefault ({}); exactly one is required",
+            defaults.join(", ")
+        )
+    };
+    Verdict::no(NO_DEFAULT_BACKEND, message)
+}
+
+fn judge(outcome: &Outcome) -> Verdict {
+    if outcome.pending.is_empty() && outcome.rendered.is_some() {
+        return Verdict::yes(
+            ALL_BACKENDS_PROJECTED,
+            "All attached backends are projected",
+        );
+    }
+    let mut message = format!("Waiting for backends: {}", outcome.pending.join("; "));
+    if outcome.rendered.is_none() {
+        message
+            .push_str("; the default backend is among them, so the last good configuration stays");
+    }
+    Verdict::no(WAITING_FOR_BACKENDS, message)
+}
+
+/// Events for backends that are left out, when that is news.
+fn skipped(glance: &Glance, verdict: &Verdict, faults: &[(String, String)]) -> Vec<Notice> {
+    let known = glance
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| condition.type_ == BACKENDS_READY && condition.message == verdict.message);
+    if known {
+        return Vec::new();
+    }
+    faults
+        .iter()
+        .map(|(name, fault)| {
+            Notice::warning(
+                events::GLANCE_BACKEND_SKIPPED,
+                format!("Skipping backend {name}: {fault}"),
+            )
+        })
+        .collect()
+}
+
+async fn project(
+    glance: &Glance,
+    target: &Target,
+    attached: &[Arc<GlanceBackend>],
+    default: &str,
+) -> Result<(Outcome, Vec<Notice>), StepError> {
+    let inputs = inputs(glance, target, attached).await?;
+    if let Some(outcome) = remembered(target, &inputs).await? {
+        return Ok((outcome, Vec::new()));
+    }
+    let mut outcome = Outcome {
+        rendered: None,
+        pending: Vec::new(),
+        faults: Vec::new(),
+    };
+    let mut sections = Vec::new();
+    for backend in attached {
+        let name = backend.name_any();
+        if !is_credential_ready(backend) {
+            outcome
+                .pending
+                .push(format!("{name} (credentials not ready)"));
+            continue;
+        }
+        match section(glance, target, backend).await? {
+            Ok(section) => sections.push((name, section)),
+            Err(fault) => {
+                outcome.pending.push(format!("{name} ({fault})"));
+                outcome.faults.push((name, fault));
+            }
+        }
+    }
+    let mut news = Vec::new();
+    let names: BTreeSet<_> = sections.iter().map(|(name, _)| name.clone()).collect();
+    if names.contains(default) {
+        let backends = Backends::new(sections.into_iter().map(|(_, section)| section));
+        let before = mounted_sections(target).await?;
+        let (secret, is_new) = write(target, &backends, names).await?;
+        if is_new {
+            news = detached(&before, attached);
+        }
+        outcome.rendered = Some(Rendered {
+            enabled: backends.enabled,
+            default: default.to_owned(),
+            secret,
+        });
+    }
+    if let Ok(text) = serde_json::to_string(&outcome) {
+        target
+            .view
+            .ledger
+            .learn_output(&target.owner.uid, STEP, inputs, text);
+    }
+    Ok((outcome, news))
+}
+
+/// Everything the document depends on, versions standing for content.
+async fn inputs(
+    glance: &Glance,
+    target: &Target,
+    attached: &[Arc<GlanceBackend>],
+) -> Result<String, StepError> {
+    let mut parts = vec![glance.spec.open_stack_release.clone()];
+    for backend in attached {
+        let secret = backend
+            .spec
+            .s3
+            .as_ref()
+            .map(|s3| &s3.credentials_secret_ref.name);
+        let version = match secret {
+            Some(name) if is_credential_ready(backend) => match target.secret(name).await {
+                Ok(facts) => format!("{:?}", facts.map(|facts| facts.version)),
+                Err(error) if error.kind == ErrorKind::Forbidden => error.message,
+                Err(error) => return Err(error),
+            },
+            _ => String::new(),
+        };
+        let spec = serde_json::to_value(&backend.spec).unwrap_or_default();
+        parts.push(format!(
+            "{} {} {} {version}",
+            backend.name_any(),
+            ledger::of_json(&spec),
+            is_credential_ready(backend)
+        ));
+    }
+    Ok(parts.join("\n"))
+}
+
+/// The outcome of an earlier pass, if it still holds and its Secret is still there.
+async fn remembered(target: &Target, inputs: &str) -> Result<Option<Outcome>, StepError> {
+    let known = target.view.ledger.output(&target.owner.uid, STEP, inputs);
+    let Some(outcome) = known.and_then(|text| serde_json::from_str::<Outcome>(&text).ok()) else {
+        return Ok(None);
+    };
+    match &outcome.rendered {
+        Some(rendered) if target.child(&SECRET, &rendered.secret).await?.is_none() => Ok(None),
+        _ => Ok(Some(outcome)),
+    }
+}
+
+/// One section, or the fault that keeps this backend out.
+async fn section(
+    glance: &Glance,
+    target: &Target,
+    backend: &GlanceBackend,
+) -> Result<Result<Section, String>, StepError> {
+    let Some(s3) = &backend.spec.s3 else {
+        return Ok(Err(StoreFault::NoS3.to_string()));
+    };
+    let name = &s3.credentials_secret_ref.name;
+    let unreadable = |cause: String| {
+        let fault = StoreFault::Unreadable {
+            namespace: target.namespace().to_owned(),
+            name: name.clone(),
+            cause,
+        };
+        Ok(Err(fault.to_string()))
+    };
+    let payload = match target.payload(name).await {
+        Ok(Some(payload)) => payload,
+        Ok(None) => return unreadable(format!("secrets \"{name}\" not found")),
+        Err(error) if error.kind == ErrorKind::Forbidden => return Ok(Err(error.message)),
+        Err(error) => return Err(error),
+    };
+    let place = SecretPlace {
+        namespace: target.namespace(),
+        name,
+    };
+    let bytes = |key: &str| payload.get(key).map(ExposeSecret::expose_secret);
+    Ok(Credentials::read(place, bytes)
+        .and_then(|credentials| {
+            stores::section(
+                &backend.name_any(),
+                &backend.spec,
+                target.namespace(),
+                &credentials,
+                &glance.spec.open_stack_release,
+            )
+        })
+        .map_err(|fault| fault.to_string()))
+}
+
+async fn write(
+    target: &Target,
+    backends: &Backends,
+    sections: BTreeSet<String>,
+) -> Result<(String, bool), StepError> {
+    let data: serde_json::Map<_, _> = backends
+        .data
+        .iter()
+        .map(|(key, value)| {
+            let encoded = data_encoding::BASE64.encode(value.expose_secret().as_bytes());
+            (key.clone(), json!(encoded))
+        })
+        .collect();
+    let revision = Revision {
+        kind: &SECRET,
+        family: Family::backends(&target.owner.name),
+        hash: ContentHash::of_secret(&backends.data),
+        data: data.into(),
+    };
+    let (name, is_new) = revisions::ensure(target, &revision)
+        .await
+        .map_err(|error| error.context("creating backends Secret"))?;
+    if let Some(live) = target.child(&SECRET, &name).await? {
+        target
+            .view
+            .ledger
+            .learn_sections(&live.uid().unwrap_or_default(), sections);
+    }
+    revisions::prune(target, &revision, &name)
+        .await
+        .map_err(|error| error.context("pruning backends Secrets"))?;
+    Ok((name, is_new))
+}
+
+/// The stores the running pods have, as far as we know.
+async fn mounted_sections(target: &Target) -> Result<BTreeSet<String>, StepError> {
+    let Some(deployment) = target.child(&DEPLOYMENT, &target.owner.name).await? else {
+        return Ok(BTreeSet::new());
+    };
+    let (_, Some(secret)) = volumes::mounted(&deployment.data) else {
+        return Ok(BTreeSet::new());
+    };
+    let live = target.child(&SECRET, secret).await?;
+    Ok(live
+        .and_then(|live| target.view.ledger.sections(&live.uid()?))
+        .unwrap_or_default())
+}
+
+/// Images of a store that goes away answer errors: worth one event.
+fn detached(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<Notice> {
+    before
+        .iter()
+        .filter(|store| !attached.iter().any(|backend| backend.name_any() == **store))
+        .map(|store| {
+            Notice::warning(
+                "GlanceBackendDetached",
+                format!(
+                    "Backend {store} is no longer attached; images that are only in this store cannot be downloaded until a backend of the same name is attached again"
+                ),
+            )
+        })
+        .collect()
+}

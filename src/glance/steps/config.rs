@@ -1,0 +1,208 @@
+//! **Config**: the configuration files in one immutable `ConfigMap`.
+//!
+//! Reports through `SecretsReady`, with `ConfigError` when something cannot be rendered, and keeps the informational
+//! `ExtraConfigHealthy`. While the projection of the backends is invalid nothing is rendered and the pods keep what
+//! they mount (contract: configuration, Config step, last-good retention).
+
+use glance_api::{
+    conditions::{
+        EXTRA_CONFIG_HEALTHY,
+        reasons::{CONFIG_ERROR, NO_OWNED_KEYS_OVERRIDDEN, OWNED_KEYS_OVERRIDDEN},
+    },
+    glance::Glance,
+    keys::events,
+};
+use serde_json::json;
+
+use super::backends::{Projection, Rendered};
+use crate::{
+    cluster::{
+        Target,
+        kinds::{CONFIG_MAP, DEPLOYMENT},
+        ledger,
+    },
+    glance::{
+        revisions::{self, Revision},
+        workload::volumes,
+    },
+    names::Family,
+    oslo::{self, RenderError, ownership, policy::PolicyError},
+    pipeline::{
+        notice::Notice,
+        report::{ErrorKind, Report, Status, StepError, Verdict, describe},
+    },
+};
+
+const STEP: &str = "Config";
+
+/// What the pods mount; empty before the first valid projection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Artefacts {
+    /// The `ConfigMap`.
+    pub config_map: Option<String>,
+    /// The Secret of the stores.
+    pub backends_secret: Option<String>,
+}
+
+// === impl Artefacts ===
+
+impl Artefacts {
+    /// Both names, when there are both.
+    pub fn both(&self) -> Option<(&str, &str)> {
+        self.config_map
+            .as_deref()
+            .zip(self.backends_secret.as_deref())
+    }
+}
+
+/// Renders, or keeps the last good.
+pub async fn reconcile(
+    glance: &Glance,
+    target: &Target,
+    projection: &Projection,
+) -> Result<Report<Artefacts>, StepError> {
+    let health = health(glance);
+    let notice = override_notice(glance, &health);
+    let outcome = match &projection.rendered {
+        None => last_good(target).await,
+        Some(rendered) => render(glance, target, rendered).await,
+    };
+    match outcome {
+        Ok(artefacts) => Ok(Report::done(artefacts)
+            .extra(EXTRA_CONFIG_HEALTHY, health)
+            .notices(notice)),
+        Err(error) => {
+            let error = error.extra(EXTRA_CONFIG_HEALTHY, health);
+            Err(notice.into_iter().fold(error, StepError::notice))
+        }
+    }
+}
+
+/// The condition about owned keys that the spec overrides.
+fn health(glance: &Glance) -> Verdict {
+    let overrides = ownership::overridden_keys(&glance.spec);
+    let message = ownership::message(&overrides);
+    if overrides.is_empty() {
+        Verdict::yes(NO_OWNED_KEYS_OVERRIDDEN, message)
+    } else {
+        Verdict::no(OWNED_KEYS_OVERRIDDEN, message)
+    }
+}
+
+/// One event on entering the state, and one more whenever the set of keys changes.
+fn override_notice(glance: &Glance, health: &Verdict) -> Option<Notice> {
+    if health.status == Status::True {
+        return None;
+    }
+    let known = glance
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| {
+            condition.type_ == EXTRA_CONFIG_HEALTHY
+                && !condition.is_true()
+                && condition.message == health.message
+        });
+    (!known).then(|| {
+        Notice::warning(
+            events::EXTRA_CONFIG_OWNED_KEY_OVERRIDE,
+            health.message.clone(),
+        )
+    })
+}
+
+/// The names the live Deployment mounts.
+async fn last_good(target: &Target) -> Result<Artefacts, StepError> {
+    let live = target.child(&DEPLOYMENT, &target.owner.name).await?;
+    let Some(live) = live else {
+        return Ok(Artefacts::default());
+    };
+    let (config_map, backends_secret) = volumes::mounted(&live.data);
+    Ok(Artefacts {
+        config_map: config_map.map(str::to_owned),
+        backends_secret: backends_secret.map(str::to_owned),
+    })
+}
+
+async fn render(
+    glance: &Glance,
+    target: &Target,
+    rendered: &Rendered,
+) -> Result<Artefacts, StepError> {
+    let policy = policy_document(glance, target).await?;
+    let spec = serde_json::to_value(&glance.spec).unwrap_or_default();
+    let inputs = format!("{} {rendered:?} {policy:?}", ledger::of_json(&spec));
+    let artefacts = |config_map| Artefacts {
+        config_map: Some(config_map),
+        backends_secret: Some(rendered.secret.clone()),
+    };
+    if let Some(name) = target.view.ledger.output(&target.owner.uid, STEP, &inputs)
+        && target.child(&CONFIG_MAP, &name).await?.is_some()
+    {
+        return Ok(artefacts(name));
+    }
+    let stores = oslo::Projection {
+        enabled_backends: rendered.enabled.clone(),
+        default_backend: rendered.default.clone(),
+    };
+    let config =
+        oslo::render(glance, &stores, policy.as_deref()).map_err(|error| config_error(&error))?;
+    let revision = Revision {
+        kind: &CONFIG_MAP,
+        family: Family::config(&target.owner.name),
+        hash: config.hash(),
+        data: json!(config.data),
+    };
+    let (name, _) = revisions::ensure(target, &revision)
+        .await
+        .map_err(|error| shown(error, "creating config ConfigMap"))?;
+    revisions::prune(target, &revision, &name)
+        .await
+        .map_err(|error| shown(error, "pruning config ConfigMaps"))?;
+    target
+        .view
+        .ledger
+        .learn_output(&target.owner.uid, STEP, inputs, name.clone());
+    Ok(artefacts(name))
+}
+
+/// The document of the referenced policy `ConfigMap`, if there is a reference.
+async fn policy_document(glance: &Glance, target: &Target) -> Result<Option<String>, StepError> {
+    let reference = glance
+        .spec
+        .policy_overrides
+        .as_ref()
+        .and_then(|policy| policy.config_map_ref.as_ref());
+    let Some(reference) = reference else {
+        return Ok(None);
+    };
+    let (namespace, name) = (target.namespace().to_owned(), reference.name.clone());
+    let failed = |error: PolicyError| Err(config_error(&RenderError::Policy(error)));
+    let cause = match target.config_map(&name).await {
+        Ok(Some(mut data)) => {
+            return match data.remove(oslo::policy::KEY) {
+                Some(document) => Ok(Some(document)),
+                None => failed(PolicyError::MissingKey { namespace, name }),
+            };
+        }
+        Ok(None) => format!("configmaps \"{name}\" not found"),
+        Err(error) => describe(&error),
+    };
+    failed(PolicyError::Unreadable {
+        namespace,
+        name,
+        cause,
+    })
+}
+
+/// A failure to render: the condition shows the bare text, the log also what was being done.
+fn config_error(error: &RenderError) -> StepError {
+    StepError::new(ErrorKind::Render, error.logged())
+        .verdict(Verdict::no(CONFIG_ERROR, error.to_string()))
+}
+
+/// A failure of the API that the condition shows like a failure to render.
+fn shown(error: StepError, context: &str) -> StepError {
+    let verdict = Verdict::no(CONFIG_ERROR, error.message.clone());
+    error.verdict(verdict).context(context)
+}

@@ -1,0 +1,175 @@
+//! **Database**: the schema is there and of the right release.
+//!
+//! Condition `DatabaseReady`. A managed database is provisioned first; then one `db sync` Job runs on a fresh install
+//! or patch, or, when the release moves on, the phases of an upgrade (contract: database). What the outcome depends on
+//! is decided by [`plan`], a pure function.
+
+use glance_api::{
+    conditions::{
+        DEPLOYMENT_READY,
+        reasons::{IMAGE_RELEASE_MISMATCH, WAITING_FOR_BACKENDS},
+    },
+    glance::{Glance, UpgradePhase},
+};
+
+use super::{config::Artefacts, db_connection::Connection, deployment};
+use crate::{
+    cluster::{Target, kinds::DEPLOYMENT},
+    context::Context,
+    glance::database::jobs::{JobInputs, image_release_mismatch},
+    pipeline::report::{EndedJobs, REQUEUE_DATABASE, Report, StepError, Verdict},
+    release::Release,
+};
+
+mod job;
+mod provision;
+mod sync;
+mod upgrade;
+
+/// What earlier steps hand in.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    /// What the Jobs mount.
+    pub config: &'a Artefacts,
+    /// Digest of the database URL.
+    pub connection: &'a Connection,
+}
+
+/// What a pass has to do about the schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Image and release disagree.
+    Mismatch(String),
+    /// Bring the installed release's schema up to date.
+    Sync,
+    /// Go on with an upgrade.
+    Phase(UpgradePhase),
+    /// Another release is wanted than the installed one.
+    Initiate,
+}
+
+/// Provisions, then plans, then does.
+pub async fn reconcile(
+    ctx: &Context,
+    glance: &Glance,
+    target: &Target,
+    inputs: Inputs<'_>,
+) -> Result<Report<()>, StepError> {
+    if let Some(waiting) = provision::reconcile(glance, target).await? {
+        return Ok(waiting);
+    }
+    let Some(config_map) = inputs.config.config_map.as_deref() else {
+        return without_config(target).await;
+    };
+    let jobs = JobInputs {
+        config_map,
+        dsn_digest: &inputs.connection.digest,
+    };
+    match plan(glance) {
+        Plan::Mismatch(message) => Ok(Report::waiting(
+            Verdict::no(IMAGE_RELEASE_MISMATCH, message),
+            REQUEUE_DATABASE,
+        )),
+        Plan::Sync => sync::reconcile(ctx, glance, target, jobs).await,
+        Plan::Initiate => upgrade::initiate(glance),
+        Plan::Phase(phase) => upgrade::reconcile(ctx, glance, target, jobs, phase).await,
+    }
+}
+
+async fn without_config(target: &Target) -> Result<Report<()>, StepError> {
+    let report = Report::waiting(
+        Verdict::no(
+            WAITING_FOR_BACKENDS,
+            "Waiting for a ready default backend before provisioning the database schema",
+        ),
+        REQUEUE_DATABASE,
+    );
+    // The Deployment step is not reached, so its reason is set from here.
+    Ok(match target.child(&DEPLOYMENT, &target.owner.name).await? {
+        None => report.extra(DEPLOYMENT_READY, deployment::waiting_for_backends()),
+        Some(_) => report,
+    })
+}
+
+fn plan(glance: &Glance) -> Plan {
+    let wanted = glance.spec.open_stack_release.as_str();
+    let status = glance.status.as_ref();
+    let installed = status
+        .and_then(|status| status.installed_release.as_deref())
+        .unwrap_or_default();
+    let phase = status.and_then(|status| status.upgrade_phase);
+    // Setting the release back is how an upgrade is aborted, and must work while the image still disagrees.
+    let aborting = phase.is_some() && wanted == installed;
+    if !aborting && let Some(message) = image_release_mismatch(&glance.spec) {
+        return Plan::Mismatch(message);
+    }
+    match phase {
+        Some(phase) => Plan::Phase(phase),
+        None if is_transition(installed, wanted) => Plan::Initiate,
+        None => Plan::Sync,
+    }
+}
+
+/// Whether two releases differ by more than a patch. What cannot be read counts as different, so that it is reported.
+fn is_transition(installed: &str, wanted: &str) -> bool {
+    if installed.is_empty() || wanted.is_empty() || installed == wanted {
+        return false;
+    }
+    match (installed.parse::<Release>(), wanted.parse::<Release>()) {
+        (Ok(installed), Ok(wanted)) => installed != wanted,
+        _ => true,
+    }
+}
+
+/// A sentence, and the reason why a Job does not start when its pods tell.
+fn with_cause(sentence: &str, cause: Option<String>) -> String {
+    match cause {
+        Some(cause) => format!("{sentence}: {cause}"),
+        None => sentence.to_owned(),
+    }
+}
+
+/// A migration that failed for good, with the Job to count.
+fn failed(
+    glance: &Glance,
+    reason: &'static str,
+    event: &'static str,
+    message: String,
+    ended: Option<EndedJobs>,
+) -> StepError {
+    StepError::migration(glance, reason, event, message).ended(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::testing;
+
+    #[rstest]
+    #[case("", "2025.2", false)]
+    #[case("2025.2", "2025.2", false)]
+    #[case("2025.2-p1", "2025.2", false)]
+    #[case("2025.2", "2026.1", true)]
+    #[case("latest", "2026.1", true)]
+    fn a_transition_is_a_change_of_release(
+        #[case] installed: &str,
+        #[case] wanted: &str,
+        #[case] is: bool,
+    ) {
+        assert_eq!(is_transition(installed, wanted), is);
+    }
+
+    #[test]
+    fn an_abort_is_reachable_while_the_image_still_disagrees() {
+        let mut glance = testing::glance("images");
+        glance.spec.open_stack_release = "2025.2".into();
+        glance.spec.image.tag = Some("2026.1".into());
+        assert!(matches!(plan(&glance), Plan::Mismatch(_)));
+        let status = glance.status.get_or_insert_default();
+        status.installed_release = Some("2025.2".into());
+        status.upgrade_phase = Some(UpgradePhase::Expanding);
+        assert_eq!(plan(&glance), Plan::Phase(UpgradePhase::Expanding));
+    }
+}

@@ -1,0 +1,207 @@
+//! **`DBConnectionSecret`**: the finished database URL in a Secret of its own, and its digest.
+//!
+//! Reports through `SecretsReady`: `WaitingForDBCredentials` while the upstream Secret lacks what the URL needs. Never
+//! writes the Secret with half of the credentials (contract: database, `DBConnectionSecret`).
+
+use glance_api::{
+    conditions::reasons::WAITING_FOR_DB_CREDENTIALS,
+    defaults,
+    glance::{CredentialsMode, Glance, TlsMode},
+};
+use kube::core::DynamicObject;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{
+        Target, children::Created, inputs::Payload, kinds::SECRET, ledger, ownership::Claim,
+    },
+    dsn::{Dsn, Verify},
+    hash::salted_digest,
+    names,
+    pipeline::report::{ErrorKind, REQUEUE_SECRETS, Report, StepError, Verdict},
+};
+
+const STEP: &str = "DBConnectionSecret";
+/// The only data key of the Secret.
+pub const KEY: &str = "connection";
+
+/// The database URL, as far as others need it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Digest for the pod annotation and for the retry of failed Jobs.
+    pub digest: String,
+}
+
+/// Writes the Secret.
+pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Report<Connection>, StepError> {
+    let upstream = &glance.spec.database.secret_ref.name;
+    let name = names::db_connection(&target.owner.name);
+    let Some(facts) = target.secret(upstream).await? else {
+        return Ok(waiting(format!(
+            "Upstream database credentials Secret {}/{upstream} not found",
+            target.namespace()
+        )));
+    };
+    let live = target.child(&SECRET, &name).await?;
+    let inputs = inputs(glance, &facts.version, live.as_deref());
+    if let Some(digest) = live
+        .as_ref()
+        .and_then(|_| target.view.ledger.output(&target.owner.uid, STEP, &inputs))
+    {
+        return Ok(Report::done(Connection { digest }));
+    }
+
+    let Some(payload) = target.payload(upstream).await? else {
+        return Ok(waiting(format!(
+            "Upstream database credentials Secret {}/{upstream} not found",
+            target.namespace()
+        )));
+    };
+    let url = match url(glance, target.namespace(), &payload) {
+        Ok(url) => url,
+        Err(missing) => {
+            return Ok(waiting(format!(
+                "Upstream database credentials Secret {}/{upstream} missing key \"{missing}\"",
+                target.namespace()
+            )));
+        }
+    };
+    write(target, &name, KEY, &url).await?;
+    let digest = salted_digest(&target.owner.uid, &url);
+    let live = target.child(&SECRET, &name).await?;
+    target.view.ledger.learn_output(
+        &target.owner.uid,
+        STEP,
+        self::inputs(glance, &payload.version, live.as_deref()),
+        digest.clone(),
+    );
+    Ok(Report::done(Connection { digest }))
+}
+
+fn waiting(message: String) -> Report<Connection> {
+    Report::waiting(
+        Verdict::no(WAITING_FOR_DB_CREDENTIALS, message),
+        REQUEUE_SECRETS,
+    )
+}
+
+/// Everything the URL and its Secret depend on, versions standing for content.
+fn inputs(glance: &Glance, upstream: &ledger::Version, live: Option<&DynamicObject>) -> String {
+    let spec = serde_json::to_value(&glance.spec.database).unwrap_or_default();
+    let live = live.map(|live| ledger::version(&live.metadata));
+    format!("{upstream:?} {live:?} {}", ledger::of_json(&spec))
+}
+
+/// The URL, or the key that is missing for it.
+fn url(glance: &Glance, namespace: &str, payload: &Payload) -> Result<SecretString, &'static str> {
+    let database = &glance.spec.database;
+    let own_name = glance.metadata.name.clone().unwrap_or_default();
+    let static_mode = defaults::credentials_mode(&glance.spec.database) == CredentialsMode::Static;
+    let user = if database.cluster_ref.is_some() && static_mode {
+        own_name
+    } else {
+        text(payload, "username")?.expose_secret().to_owned()
+    };
+    let password = text(payload, "password")?;
+    let host = match &database.cluster_ref {
+        Some(cluster) => names::service_host(&cluster.name, namespace),
+        None => database.host.clone().unwrap_or_default(),
+    };
+    let dsn = Dsn {
+        user: &user,
+        password: &password,
+        host: &host,
+        port: database.port.unwrap_or_default(),
+        database: &database.database,
+        tls: defaults::database_tls(database).map(|(_, mode)| match mode {
+            TlsMode::VerifyFull => Verify::ChainAndName,
+            _ => Verify::Chain,
+        }),
+    };
+    Ok(dsn.to_url())
+}
+
+/// A value as text; one that is not UTF-8 counts as missing, like an empty one.
+fn text(payload: &Payload, key: &'static str) -> Result<SecretString, &'static str> {
+    payload.text(key).ok().flatten().ok_or(key)
+}
+
+/// Writes a value into an own Secret where its environment form differs from the value itself. Whether it does.
+pub async fn write_if_escaped(
+    target: &Target,
+    name: &str,
+    value: &SecretString,
+    escape: impl Fn(&str) -> std::borrow::Cow<'_, str>,
+) -> Result<bool, StepError> {
+    let escaped = escape(value.expose_secret());
+    if escaped == value.expose_secret() {
+        target.ensure_absent(&SECRET, name).await?;
+        return Ok(false);
+    }
+    write(
+        target,
+        name,
+        "password",
+        &SecretString::from(escaped.into_owned()),
+    )
+    .await?;
+    Ok(true)
+}
+
+/// Brings a Secret of ours to hold exactly this key and value. One of that name that is not ours is refused; on the
+/// hub one that nobody controls is taken over.
+async fn write(
+    target: &Target,
+    name: &str,
+    key: &str,
+    value: &SecretString,
+) -> Result<(), StepError> {
+    let desired = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "name": name },
+        "type": "Opaque",
+        "stringData": { key: value.expose_secret() },
+    });
+    if target.child(&SECRET, name).await?.is_none()
+        && let Created::New(_) = target.create(&SECRET, desired.clone()).await?
+    {
+        return Ok(());
+    }
+    let Some(live) = target.read(&SECRET, name).await? else {
+        return Err(StepError::new(
+            ErrorKind::Conflict,
+            format!("Secret {name} went away during the pass"),
+        ));
+    };
+    let claim = target.owner.claim(&live.metadata);
+    let unclaimed =
+        !target.is_remote() && crate::cluster::ownership::controller(&live.metadata).is_none();
+    if claim != Claim::Mine && !unclaimed {
+        return Err(target.owner.refuse("Secret", name, &claim));
+    }
+    if claim == Claim::Mine && holds_exactly(&live, key, value) {
+        target.view.observe(&SECRET, &live);
+        return Ok(());
+    }
+    let mut wanted = json!({ "metadata": live.metadata, "type": live.data["type"] });
+    target.owner.stamp(&mut wanted);
+    let mut object = live;
+    object.metadata = serde_json::from_value(wanted["metadata"].take())
+        .map_err(|error| StepError::new(ErrorKind::Render, error.to_string()))?;
+    object.metadata.managed_fields = None;
+    object.data = json!({
+        "type": "Opaque",
+        "data": { key: data_encoding::BASE64.encode(value.expose_secret().as_bytes()) },
+    });
+    target.replace(&SECRET, name, &object).await
+}
+
+fn holds_exactly(live: &DynamicObject, key: &str, value: &SecretString) -> bool {
+    let wanted = data_encoding::BASE64.encode(value.expose_secret().as_bytes());
+    let data: Option<&serde_json::Map<String, Value>> = live.data["data"].as_object();
+    data.is_some_and(|data| {
+        data.len() == 1 && data.get(key).and_then(Value::as_str) == Some(&wanted)
+    })
+}

@@ -1,0 +1,60 @@
+//! **`HealthCheck`**: the API answers `/healthcheck`, and is asked again while it does.
+//!
+//! Condition `GlanceAPIReady`: `APIHealthy`, or one of the reasons of the probe. A placed Glance is asked through its
+//! cluster's API server (contract: workload, health check).
+
+use std::time::Duration;
+
+use glance_api::{
+    conditions::reasons::{API_HEALTHY, ENDPOINT_NOT_READY},
+    glance::Glance,
+};
+
+use crate::{
+    cluster::{
+        Target,
+        probe::{ProbeTarget, Transport},
+    },
+    context::Context,
+    pipeline::report::{REQUEUE_ROLLOUT, Report, StepError, Verdict},
+};
+
+/// How often a healthy API is asked again.
+const RECHECK: Duration = Duration::from_mins(1);
+
+/// Asks, unless it was healthy a moment ago.
+pub async fn reconcile(
+    ctx: &Context,
+    glance: &Glance,
+    target: &Target,
+    endpoint: &str,
+) -> Result<Report<()>, StepError> {
+    if endpoint.is_empty() {
+        let verdict = Verdict::no(ENDPOINT_NOT_READY, "endpoint not yet configured");
+        return Ok(Report::with(verdict, ()).after(REQUEUE_ROLLOUT));
+    }
+    let was_healthy = glance
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| {
+            condition.type_ == glance_api::conditions::GLANCE_API_READY && condition.is_true()
+        });
+    let client = target.cluster.client();
+    let transport = match (target.is_remote(), ctx.settings.local_probe_by_proxy) {
+        (true, _) => Transport::Target(&client),
+        (false, true) => Transport::Hub(&client),
+        (false, false) => Transport::Direct,
+    };
+    let asked = ProbeTarget {
+        namespace: target.namespace(),
+        name: &target.owner.name,
+        uid: &target.owner.uid,
+    };
+    let outcome = ctx.probe.check(transport, asked, was_healthy).await;
+    Ok(if outcome.healthy {
+        Report::with(Verdict::yes(API_HEALTHY, outcome.message), ()).after(RECHECK)
+    } else {
+        Report::with(Verdict::no(outcome.reason, outcome.message), ()).after(REQUEUE_ROLLOUT)
+    })
+}

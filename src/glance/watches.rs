@@ -1,0 +1,396 @@
+//! Which event wakes which CR.
+//!
+//! Children lead to their Glance by ownership, inputs by an index over the specs of all CRs on the hub. Every event
+//! of a target passes the gate: the CR must exist and must name that very cluster, or anybody who may create an
+//! object on some cluster could keep another tenant's CR reconciling (contract: target clusters, watches).
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, PoisonError},
+};
+
+use glance_api::{
+    backend::GlanceBackend,
+    defaults,
+    glance::{Glance, SecretStoreKind},
+};
+use kube::{
+    Resource, ResourceExt,
+    core::DynamicObject,
+    runtime::reflector::{ObjectRef, Store},
+};
+use target_registry::{Kind, LOCAL, Trigger};
+
+use crate::cluster::{cluster_label, kinds, ownership, view::Routes};
+
+/// Namespace and name of a CR.
+pub type CrKey = (String, String);
+
+/// Something outside a CR that its outcome depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dependency {
+    /// A Secret in the CR's namespace.
+    Secret(String, String),
+    /// A `ConfigMap` in the CR's namespace.
+    ConfigMap(String, String),
+    /// A MariaDB cluster in the CR's namespace.
+    MariaDb(String, String),
+    /// A store in the CR's namespace.
+    SecretStore(String, String),
+    /// A store of the whole cluster.
+    ClusterSecretStore(String),
+}
+
+/// A CR that depends on something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dependent {
+    /// A Glance.
+    Glance(CrKey),
+    /// A backend.
+    Backend(CrKey),
+}
+
+/// The index over the specs of all CRs.
+#[derive(Debug, Default)]
+pub struct Index {
+    by_dependency: HashMap<Dependency, BTreeSet<Dependent>>,
+    by_dependent: HashMap<Dependent, Vec<Dependency>>,
+    backends: HashMap<CrKey, BTreeSet<String>>,
+    parents: HashMap<CrKey, String>,
+}
+
+/// Wakes the controllers.
+pub struct Router {
+    glances: Store<Glance>,
+    backends: Store<GlanceBackend>,
+    index: Mutex<Index>,
+    wake_glance: Trigger<ObjectRef<Glance>>,
+    wake_backend: Trigger<ObjectRef<GlanceBackend>>,
+}
+
+// === impl Index ===
+
+impl Index {
+    /// Takes in a Glance as its spec stands.
+    pub fn put_glance(&mut self, glance: &Glance) {
+        let namespace = glance.namespace().unwrap_or_default();
+        let spec = &glance.spec;
+        let mut dependencies = vec![
+            Dependency::Secret(namespace.clone(), spec.database.secret_ref.name.clone()),
+            Dependency::Secret(namespace.clone(), spec.service_user.secret_ref.name.clone()),
+        ];
+        let (kind, store) = defaults::secret_store(spec);
+        dependencies.push(match kind {
+            SecretStoreKind::ClusterSecretStore => Dependency::ClusterSecretStore(store.to_owned()),
+            SecretStoreKind::SecretStore => {
+                Dependency::SecretStore(namespace.clone(), store.to_owned())
+            }
+        });
+        if let Some(cluster) = &spec.database.cluster_ref {
+            dependencies.push(Dependency::MariaDb(namespace.clone(), cluster.name.clone()));
+        }
+        if let Some(policy) = spec
+            .policy_overrides
+            .as_ref()
+            .and_then(|policy| policy.config_map_ref.as_ref())
+        {
+            dependencies.push(Dependency::ConfigMap(
+                namespace.clone(),
+                policy.name.clone(),
+            ));
+        }
+        self.put(
+            Dependent::Glance((namespace, glance.name_any())),
+            dependencies,
+        );
+    }
+
+    /// Takes in a backend as its spec stands.
+    pub fn put_backend(&mut self, backend: &GlanceBackend) {
+        let namespace = backend.namespace().unwrap_or_default();
+        let name = backend.name_any();
+        let key = (namespace.clone(), name.clone());
+        let dependencies = backend
+            .spec
+            .s3
+            .iter()
+            .map(|s3| Dependency::Secret(namespace.clone(), s3.credentials_secret_ref.name.clone()))
+            .collect();
+        self.remove_backend(&key);
+        self.put(Dependent::Backend(key.clone()), dependencies);
+        let parent = backend.spec.glance_ref.name.clone();
+        if !parent.is_empty() {
+            self.backends
+                .entry((namespace, parent.clone()))
+                .or_default()
+                .insert(name);
+            self.parents.insert(key, parent);
+        }
+    }
+
+    /// Drops a Glance.
+    pub fn remove_glance(&mut self, key: &CrKey) {
+        self.remove(&Dependent::Glance(key.clone()));
+    }
+
+    /// Drops a backend.
+    pub fn remove_backend(&mut self, key: &CrKey) {
+        self.remove(&Dependent::Backend(key.clone()));
+        if let Some(parent) = self.parents.remove(key) {
+            let parent = (key.0.clone(), parent);
+            if let Some(names) = self.backends.get_mut(&parent) {
+                names.remove(&key.1);
+                if names.is_empty() {
+                    self.backends.remove(&parent);
+                }
+            }
+        }
+    }
+
+    /// The CRs that depend on this.
+    pub fn dependents(&self, dependency: &Dependency) -> Vec<Dependent> {
+        self.by_dependency
+            .get(dependency)
+            .map(|dependents| dependents.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// The backends attached to a Glance.
+    pub fn backends_of(&self, glance: &CrKey) -> Vec<CrKey> {
+        self.backends
+            .get(glance)
+            .into_iter()
+            .flatten()
+            .map(|name| (glance.0.clone(), name.clone()))
+            .collect()
+    }
+
+    /// The Glance a backend is attached to.
+    pub fn parent_of(&self, backend: &CrKey) -> Option<CrKey> {
+        let parent = self.parents.get(backend)?;
+        Some((backend.0.clone(), parent.clone()))
+    }
+
+    fn put(&mut self, dependent: Dependent, dependencies: Vec<Dependency>) {
+        self.remove(&dependent);
+        for dependency in &dependencies {
+            self.by_dependency
+                .entry(dependency.clone())
+                .or_default()
+                .insert(dependent.clone());
+        }
+        self.by_dependent.insert(dependent, dependencies);
+    }
+
+    fn remove(&mut self, dependent: &Dependent) {
+        for dependency in self.by_dependent.remove(dependent).into_iter().flatten() {
+            if let Some(dependents) = self.by_dependency.get_mut(&dependency) {
+                dependents.remove(dependent);
+                if dependents.is_empty() {
+                    self.by_dependency.remove(&dependency);
+                }
+            }
+        }
+    }
+}
+
+// === impl Router ===
+
+impl Router {
+    /// A router over the CRs in these stores.
+    pub fn new(
+        glances: Store<Glance>,
+        backends: Store<GlanceBackend>,
+        wake_glance: Trigger<ObjectRef<Glance>>,
+        wake_backend: Trigger<ObjectRef<GlanceBackend>>,
+    ) -> Self {
+        Self {
+            glances,
+            backends,
+            index: Mutex::default(),
+            wake_glance,
+            wake_backend,
+        }
+    }
+
+    /// A Glance appeared or changed: the index follows, its backends look at it again.
+    pub fn glance_seen(&self, glance: &Glance) {
+        self.with_index(|index| index.put_glance(glance));
+        self.wake_backends_of(&key_of(glance));
+    }
+
+    /// A Glance is gone.
+    pub fn glance_gone(&self, glance: &Glance) {
+        let key = key_of(glance);
+        self.with_index(|index| index.remove_glance(&key));
+        self.wake_backends_of(&key);
+    }
+
+    /// A backend appeared or changed, status included: its Glance looks at it again.
+    pub fn backend_seen(&self, backend: &GlanceBackend) {
+        self.with_index(|index| index.put_backend(backend));
+        self.wake_parent_of(&key_of(backend));
+    }
+
+    /// A backend is gone.
+    pub fn backend_gone(&self, backend: &GlanceBackend) {
+        let key = key_of(backend);
+        self.wake_parent_of(&key);
+        self.with_index(|index| index.remove_backend(&key));
+    }
+
+    /// The Glance of this name, as the hub's watch knows it.
+    pub fn glance(&self, namespace: &str, name: &str) -> Option<std::sync::Arc<Glance>> {
+        self.glances.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// The backends attached to a Glance, by name.
+    pub fn attached(&self, namespace: &str, name: &str) -> Vec<std::sync::Arc<GlanceBackend>> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let mut backends: Vec<_> = self
+            .with_index(|index| index.backends_of(&key))
+            .into_iter()
+            .filter_map(|(namespace, name)| {
+                self.backends.get(&ObjectRef::new(&name).within(&namespace))
+            })
+            .collect();
+        backends.sort_by_key(|backend| backend.name_any());
+        backends
+    }
+
+    /// Wakes every CR that lives on this cluster, and their backends.
+    pub fn wake_cluster(&self, cluster: &str) {
+        for glance in self.glances.state() {
+            if cluster_label(&glance) == cluster {
+                self.wake(&key_of(glance.as_ref()));
+                self.wake_backends_of(&key_of(glance.as_ref()));
+            }
+        }
+    }
+
+    /// Whether any CR names this cluster.
+    pub fn is_used(&self, cluster: &str) -> bool {
+        self.glances
+            .state()
+            .iter()
+            .any(|glance| cluster_label(glance) == cluster)
+    }
+
+    /// Wakes one Glance.
+    pub fn wake(&self, (namespace, name): &CrKey) {
+        self.wake_glance
+            .send(ObjectRef::new(name).within(namespace));
+    }
+
+    fn wake_backend(&self, (namespace, name): &CrKey) {
+        self.wake_backend
+            .send(ObjectRef::new(name).within(namespace));
+    }
+
+    fn wake_backends_of(&self, glance: &CrKey) {
+        for backend in self.with_index(|index| index.backends_of(glance)) {
+            self.wake_backend(&backend);
+        }
+    }
+
+    fn wake_parent_of(&self, backend: &CrKey) {
+        if let Some(parent) = self.with_index(|index| index.parent_of(backend)) {
+            self.wake(&parent);
+        }
+    }
+
+    /// The gate: the CR exists and its children live on this cluster.
+    fn lives_on(&self, (namespace, name): &CrKey, cluster: &str) -> bool {
+        self.glance(namespace, name)
+            .is_some_and(|glance| cluster_label(&glance) == cluster)
+    }
+
+    fn wake_dependents(&self, cluster: &str, dependency: &Dependency) {
+        for dependent in self.with_index(|index| index.dependents(dependency)) {
+            match dependent {
+                Dependent::Glance(key) if self.lives_on(&key, cluster) => self.wake(&key),
+                Dependent::Backend(key) => {
+                    let parent = self.with_index(|index| index.parent_of(&key));
+                    if let Some(parent) = parent.filter(|parent| self.lives_on(parent, cluster)) {
+                        self.wake_backend(&key);
+                        self.wake(&parent);
+                    }
+                }
+                Dependent::Glance(_) => {}
+            }
+        }
+    }
+
+    fn with_index<T>(&self, use_it: impl FnOnce(&mut Index) -> T) -> T {
+        use_it(&mut self.index.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Routes for Router {
+    fn wants(&self, cluster: &str, kind: &Kind, object: &DynamicObject) -> bool {
+        if owner_of(cluster, object).is_some() {
+            return true;
+        }
+        match dependency_of(kind, object) {
+            // What stores and database clusters there are is small; credentials and policies are not.
+            Some(dependency) if is_bulk(kind) => {
+                self.with_index(|index| index.by_dependency.contains_key(&dependency))
+            }
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject) {
+        if let Some(key) = owner_of(cluster, object).filter(|key| self.lives_on(key, cluster)) {
+            self.wake(&key);
+            if kind.kind == kinds::DEPLOYMENT.kind {
+                self.wake_backends_of(&key);
+            }
+        }
+        if let Some(dependency) = dependency_of(kind, object) {
+            self.wake_dependents(cluster, &dependency);
+        }
+    }
+
+    fn capability_changed(&self, cluster: &str, kind: &Kind) {
+        tracing::info!(
+            cluster,
+            kind = kind.kind,
+            "what the cluster serves has changed"
+        );
+        self.wake_cluster(cluster);
+    }
+}
+
+fn key_of<K: Resource>(object: &K) -> CrKey {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn owner_of(cluster: &str, object: &DynamicObject) -> Option<CrKey> {
+    if cluster == LOCAL {
+        ownership::local_owner(&object.metadata)
+    } else {
+        ownership::remote_owner(&object.metadata)
+    }
+}
+
+fn is_bulk(kind: &Kind) -> bool {
+    [&kinds::SECRET, &kinds::CONFIG_MAP, &kinds::EXTERNAL_SECRET]
+        .iter()
+        .any(|bulk| bulk.kind == kind.kind)
+}
+
+fn dependency_of(kind: &Kind, object: &DynamicObject) -> Option<Dependency> {
+    let namespace = object.namespace().unwrap_or_default();
+    let name = object.name_any();
+    match kind.kind {
+        // An ExternalSecret has the name of the Secret it makes, and explains its absence.
+        "Secret" | "ExternalSecret" => Some(Dependency::Secret(namespace, name)),
+        "ConfigMap" => Some(Dependency::ConfigMap(namespace, name)),
+        "MariaDB" => Some(Dependency::MariaDb(namespace, name)),
+        "SecretStore" => Some(Dependency::SecretStore(namespace, name)),
+        "ClusterSecretStore" => Some(Dependency::ClusterSecretStore(name)),
+        _ => None,
+    }
+}
