@@ -34,6 +34,8 @@ pub enum Component {
     Kwok,
     /// The command line client.
     Kubectl,
+    /// What installs charts.
+    Helm,
 }
 
 /// A project whose custom resources the operator uses or whose stages the bed plays.
@@ -60,13 +62,14 @@ pub struct Assets {
 
 impl Component {
     /// All of them.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kwok,
         Self::Kubectl,
+        Self::Helm,
     ];
 
     /// The name of the program, also its first argument in the one binary.
@@ -78,6 +81,7 @@ impl Component {
             Self::Scheduler => "kube-scheduler",
             Self::Kwok => "kwok",
             Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
         }
     }
 }

@@ -1,24 +1,21 @@
 //! The charts of this repository, rendered by the real Helm: what the operator may do in a
 //! test is what a user's installation grants, to the verb.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::{
+    assets::{Assets, Component},
     checkout,
     cluster::Cluster,
-    go::{self, Build},
     process::tail,
     progress::Progress,
 };
 
-/// Free space for a cold build of Helm, in bytes.
-const BUILD_SPACE: u64 = 2 << 30;
+#[cfg(test)]
+mod tests;
 
 /// Kinds that grant rights, in the order in which they can be applied.
 const RIGHTS: [&str; 7] = [
@@ -31,23 +28,6 @@ const RIGHTS: [&str; 7] = [
     "RoleBinding",
 ];
 
-/// Helm, built once per machine from the module in `e2e/tools`.
-pub fn helm(progress: &Progress) -> Result<PathBuf> {
-    let module = checkout().join("e2e/tools");
-    Ok(go::build(
-        &Build {
-            name: "helm",
-            what: "Helm (about two minutes on a cold cache)",
-            module: &module,
-            package: "helm.sh/helm/v4/cmd/helm",
-            ldflags: "-s -w",
-            toolchain: None,
-            space: BUILD_SPACE,
-        },
-        progress,
-    )?)
-}
-
 /// Renders a chart of `charts/`. `values` is merged over the chart's own.
 pub async fn render(
     chart: &str,
@@ -57,18 +37,37 @@ pub async fn render(
 ) -> Result<Vec<Value>> {
     let folder = checkout().join("charts").join(chart);
     let (release, namespace) = (release.to_owned(), namespace.to_owned());
-    let values = serde_json::to_string(values)?;
-    tokio::task::spawn_blocking(move || template(&folder, &release, &namespace, &values)).await?
+    let values = values.clone();
+    tokio::task::spawn_blocking(move || template(&folder, &release, &namespace, &values, &[]))
+        .await?
 }
 
-fn template(chart: &Path, release: &str, namespace: &str, values: &str) -> Result<Vec<Value>> {
+fn template(
+    chart: &Path,
+    release: &str,
+    namespace: &str,
+    values: &Value,
+    more: &[&str],
+) -> Result<Vec<Value>> {
+    let command = ["template", release, "--namespace", namespace];
+    let text = helm(chart, values, &[&command, more].concat())?;
+    let all: Vec<Value> = serde_saphyr::from_multiple(&text)
+        .map_err(|e| anyhow!("what helm rendered of {} is not YAML: {e}", chart.display()))?;
+    Ok(all.into_iter().filter(Value::is_object).collect())
+}
+
+/// Runs a command of Helm on a chart with values over its own.
+fn helm(chart: &Path, values: &Value, command: &[&str]) -> Result<String> {
     let scratch = tempfile::tempdir()?;
     let file = scratch.path().join("values.yaml");
-    std::fs::write(&file, values)?;
-    let output = Command::new(helm(&Progress::start())?)
-        .args(["template", release])
+    // JSON is YAML.
+    std::fs::write(&file, values.to_string())?;
+    let (program, component) = Assets::find_or_build(&Progress::start())?.program(Component::Helm);
+    let output = Command::new(program)
+        .args(component)
+        .args(command)
         .arg(chart)
-        .args(["--namespace", namespace, "--values"])
+        .arg("--values")
         .arg(&file)
         // Neither the user's repositories nor his plugins have a say here.
         .env("HELM_CACHE_HOME", scratch.path())
@@ -77,7 +76,6 @@ fn template(chart: &Path, release: &str, namespace: &str, values: &str) -> Resul
         .env_remove("KUBECONFIG")
         .output()
         .context("running helm")?;
-    let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         bail!(
@@ -86,9 +84,7 @@ fn template(chart: &Path, release: &str, namespace: &str, values: &str) -> Resul
             tail(&words, 3)
         );
     }
-    let all: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .map_err(|e| anyhow!("what helm rendered of {} is not YAML: {e}", chart.display()))?;
-    Ok(all.into_iter().filter(Value::is_object).collect())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Applies what grants rights and leaves the rest: the operator runs beside the cluster.

@@ -1,23 +1,40 @@
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use serde_json::json;
 
 use super::*;
-use crate::progress::Progress;
 
-const CRUD: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
+const CRUD: &[&str] = &[
+    "get", "list", "watch", "create", "update", "patch", "delete",
+];
 const READ: &[&str] = &["get", "list", "watch"];
 
 /// Group, resources, verbs.
-type Rule = (&'static str, &'static [&'static str], &'static [&'static str]);
+type Rule = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
 
 /// The contract's rules on the hub, in its order. Audits compare them one by one.
 const HUB: [Rule; 20] = [
     ("glance.openstack.c5c3.io", &["glances"], CRUD),
-    ("glance.openstack.c5c3.io", &["glances/status"], &["get", "update", "patch"]),
-    ("glance.openstack.c5c3.io", &["glances/finalizers"], &["update"]),
+    (
+        "glance.openstack.c5c3.io",
+        &["glances/status"],
+        &["get", "update", "patch"],
+    ),
+    (
+        "glance.openstack.c5c3.io",
+        &["glances/finalizers"],
+        &["update"],
+    ),
     ("glance.openstack.c5c3.io", &["glancebackends"], READ),
-    ("glance.openstack.c5c3.io", &["glancebackends/status"], &["get", "update", "patch"]),
+    (
+        "glance.openstack.c5c3.io",
+        &["glancebackends/status"],
+        &["get", "update", "patch"],
+    ),
     ("apps", &["deployments"], CRUD),
     ("", &["services", "configmaps", "secrets"], CRUD),
     ("", &["events"], &["create", "patch"]),
@@ -25,12 +42,20 @@ const HUB: [Rule; 20] = [
     ("k8s.mariadb.com", &["databases", "users", "grants"], CRUD),
     ("k8s.mariadb.com", &["mariadbs"], READ),
     ("external-secrets.io", &["externalsecrets"], READ),
-    ("external-secrets.io", &["clustersecretstores", "secretstores"], READ),
+    (
+        "external-secrets.io",
+        &["clustersecretstores", "secretstores"],
+        READ,
+    ),
     ("policy", &["poddisruptionbudgets"], CRUD),
     ("autoscaling", &["horizontalpodautoscalers"], CRUD),
     ("networking.k8s.io", &["networkpolicies"], CRUD),
     ("gateway.networking.k8s.io", &["httproutes"], CRUD),
-    ("gateway.networking.k8s.io", &["httproutes/status"], &["get"]),
+    (
+        "gateway.networking.k8s.io",
+        &["httproutes/status"],
+        &["get"],
+    ),
     ("scheduling.k8s.io", &["priorityclasses"], READ),
     ("coordination.k8s.io", &["leases"], CRUD),
 ];
@@ -43,33 +68,64 @@ const TARGET: [Rule; 12] = [
     ("batch", &["jobs", "cronjobs"], CRUD),
     ("k8s.mariadb.com", &["databases", "users", "grants"], CRUD),
     ("k8s.mariadb.com", &["mariadbs"], READ),
-    ("external-secrets.io", &["externalsecrets", "secretstores"], READ),
+    (
+        "external-secrets.io",
+        &["externalsecrets", "secretstores"],
+        READ,
+    ),
     ("policy", &["poddisruptionbudgets"], CRUD),
     ("autoscaling", &["horizontalpodautoscalers"], CRUD),
     ("networking.k8s.io", &["networkpolicies"], CRUD),
     ("gateway.networking.k8s.io", &["httproutes"], CRUD),
-    ("gateway.networking.k8s.io", &["httproutes/status"], &["get"]),
+    (
+        "gateway.networking.k8s.io",
+        &["httproutes/status"],
+        &["get"],
+    ),
 ];
 
-const NO_NAMESPACES: &str =
-    "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)";
+const NO_NAMESPACES: &str = "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)";
 
-fn assets() -> Assets {
-    Assets::find_or_build(&Progress::silent()).unwrap()
+/// One installation of a chart.
+struct Release {
+    chart: &'static str,
+    name: &'static str,
+    namespace: &'static str,
+    values: Value,
 }
 
-fn hub(values: Value) -> Release<'static> {
+impl Release {
+    fn folder(&self) -> PathBuf {
+        checkout().join("charts").join(self.chart)
+    }
+
+    fn render(&self) -> Result<Vec<Value>> {
+        self.render_with(&[])
+    }
+
+    fn render_with(&self, more: &[&str]) -> Result<Vec<Value>> {
+        template(
+            &self.folder(),
+            self.name,
+            self.namespace,
+            &self.values,
+            more,
+        )
+    }
+}
+
+fn hub(values: Value) -> Release {
     Release {
-        chart: Chart::GlanceOperator,
+        chart: "glance-operator",
         name: "glance-operator",
         namespace: "glance-system",
         values,
     }
 }
 
-fn target(values: Value) -> Release<'static> {
+fn target(values: Value) -> Release {
     Release {
-        chart: Chart::TargetClusterAccess,
+        chart: "target-cluster-access",
         name: "edge",
         namespace: "c5c3-access",
         values,
@@ -112,7 +168,7 @@ fn names<const N: usize>(expected: [&str; N]) -> BTreeSet<String> {
 
 #[test]
 fn the_hub_grants_exactly_the_twenty_rules_of_the_contract() {
-    let objects = hub(json!({})).render(&assets()).unwrap();
+    let objects = hub(json!({})).render().unwrap();
     let role = named(&objects, "ClusterRole", "glance-operator");
     assert_eq!(role["rules"], rules(&HUB));
     let binding = named(&objects, "ClusterRoleBinding", "glance-operator");
@@ -125,19 +181,22 @@ fn the_hub_grants_exactly_the_twenty_rules_of_the_contract() {
 fn rights_beyond_the_twenty_rules_can_be_taken_away_as_one_object() {
     let fleet: &[Rule] = &[
         ("clusters.openstack.c5c3.io", &["targetclusters"], CRUD),
-        ("clusters.openstack.c5c3.io", &["targetclusters/status"], &["get", "update", "patch"]),
+        (
+            "clusters.openstack.c5c3.io",
+            &["targetclusters/status"],
+            &["get", "update", "patch"],
+        ),
         ("", &["namespaces"], READ),
         ("", &["pods"], &["get", "list"]),
     ];
-    let assets = assets();
-    let objects = hub(json!({})).render(&assets).unwrap();
+    let objects = hub(json!({})).render().unwrap();
     let role = named(&objects, "ClusterRole", "glance-operator-fleet");
     assert_eq!(role["rules"], rules(fleet));
     let binding = named(&objects, "ClusterRoleBinding", "glance-operator-fleet");
     assert_eq!(binding["roleRef"]["name"], "glance-operator-fleet");
     assert_eq!(inventory(&objects).len(), 5, "{:?}", inventory(&objects));
 
-    let proxied = hub(json!({"localProbe": "api-proxy"})).render(&assets).unwrap();
+    let proxied = hub(json!({"localProbe": "api-proxy"})).render().unwrap();
     let role = named(&proxied, "ClusterRole", "glance-operator-fleet");
     let with_proxy: &[Rule] = &[("", &["services/proxy"], &["get"])];
     assert_eq!(role["rules"], rules(&[fleet, with_proxy].concat()));
@@ -146,25 +205,27 @@ fn rights_beyond_the_twenty_rules_can_be_taken_away_as_one_object() {
         rules(&HUB)
     );
 
-    let error = hub(json!({"localProbe": "proxy"})).render(&assets).unwrap_err();
+    let error = hub(json!({"localProbe": "proxy"})).render().unwrap_err();
     assert!(error.to_string().contains("values.localProbe"), "{error}");
 }
 
 #[test]
 fn a_namespaced_installation_grants_nothing_outside_its_namespace() {
-    let assets = assets();
     let values = json!({"rbac": {"namespaceScoped": true}});
-    let objects = hub(values).render(&assets).unwrap();
+    let objects = hub(values).render().unwrap();
     let expected = names([
         "ServiceAccount glance-system/glance-operator",
         "Role glance-system/glance-operator",
         "RoleBinding glance-system/glance-operator",
     ]);
     assert_eq!(inventory(&objects), expected);
-    assert_eq!(named(&objects, "Role", "glance-operator")["rules"], rules(&HUB));
+    assert_eq!(
+        named(&objects, "Role", "glance-operator")["rules"],
+        rules(&HUB)
+    );
 
     let values = json!({"rbac": {"namespaceScoped": true}, "localProbe": "api-proxy"});
-    let objects = hub(values).render(&assets).unwrap();
+    let objects = hub(values).render().unwrap();
     let probe: &[Rule] = &[("", &["services/proxy"], &["get"])];
     assert_eq!(
         named(&objects, "Role", "glance-operator-fleet")["rules"],
@@ -174,7 +235,6 @@ fn a_namespaced_installation_grants_nothing_outside_its_namespace() {
 
 #[test]
 fn names_follow_the_release_and_its_overrides() {
-    let assets = assets();
     let long = "a".repeat(70);
     let cases = [
         ("glance-operator", json!({}), "glance-operator"),
@@ -185,14 +245,17 @@ fn names_follow_the_release_and_its_overrides() {
         ("images", json!({"fullnameOverride": long}), &long[..63]),
     ];
     for (name, values, expected) in cases {
-        let release = Release { name, ..hub(values) };
-        let objects = release.render(&assets).unwrap();
+        let release = Release {
+            name,
+            ..hub(values)
+        };
+        let objects = release.render().unwrap();
         named(&objects, "ClusterRole", expected);
         named(&objects, "ServiceAccount", expected);
     }
 
     let foreign = json!({"serviceAccount": {"create": false}});
-    let objects = hub(foreign).render(&assets).unwrap();
+    let objects = hub(foreign).render().unwrap();
     assert!(!objects.iter().any(|o| o["kind"] == "ServiceAccount"));
     let binding = named(&objects, "ClusterRoleBinding", "glance-operator");
     assert_eq!(binding["subjects"][0]["name"], "default");
@@ -200,13 +263,15 @@ fn names_follow_the_release_and_its_overrides() {
 
 #[test]
 fn every_object_says_which_release_it_belongs_to() {
-    let assets = assets();
     for release in [hub(json!({})), target(json!({"namespaces": ["openstack"]}))] {
-        for object in release.render(&assets).unwrap() {
+        for object in release.render().unwrap() {
             let labels = &object["metadata"]["labels"];
-            let chart = release.chart.name();
+            let chart = release.chart;
             assert_eq!(labels["app.kubernetes.io/name"], chart, "{object}");
-            assert_eq!(labels["app.kubernetes.io/instance"], release.name, "{object}");
+            assert_eq!(
+                labels["app.kubernetes.io/instance"], release.name,
+                "{object}"
+            );
             assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{object}");
             assert_eq!(labels["app.kubernetes.io/version"], "0.1.0", "{object}");
             let versioned = labels["helm.sh/chart"].as_str().unwrap_or_default();
@@ -218,7 +283,7 @@ fn every_object_says_which_release_it_belongs_to() {
 #[test]
 fn a_target_grants_by_default_exactly_what_glance_needs() {
     let objects = target(json!({"namespaces": ["openstack", "tenants"]}))
-        .render(&assets())
+        .render()
         .unwrap();
     let expected = names([
         "Namespace -/openstack",
@@ -257,9 +322,8 @@ fn a_target_grants_by_default_exactly_what_glance_needs() {
 
 #[test]
 fn a_shared_target_grants_what_the_other_services_need_too() {
-    let assets = assets();
     let role = |values: Value, kind: &str| {
-        let objects = target(values).render(&assets).unwrap();
+        let objects = target(values).render().unwrap();
         let found = named(&objects, kind, "edge-target-cluster-access");
         found["rules"].as_array().cloned().unwrap_or_default()
     };
@@ -267,20 +331,26 @@ fn a_shared_target_grants_what_the_other_services_need_too() {
     assert_eq!(role(shared.clone(), "Role").len(), 20);
     assert_eq!(role(shared, "ClusterRole").len(), 3);
 
-    let delegator = json!({"namespaces": ["openstack"], "profile": "shared", "authDelegatorBinding": true});
+    let delegator =
+        json!({"namespaces": ["openstack"], "profile": "shared", "authDelegatorBinding": true});
     let cluster = role(delegator, "ClusterRole");
     assert_eq!(cluster.len(), 4);
-    assert_eq!(cluster[2]["verbs"], json!(["get", "create", "patch", "delete"]));
-    assert_eq!(cluster[3]["resourceNames"], json!(["system:auth-delegator"]));
+    assert_eq!(
+        cluster[2]["verbs"],
+        json!(["get", "create", "patch", "delete"])
+    );
+    assert_eq!(
+        cluster[3]["resourceNames"],
+        json!(["system:auth-delegator"])
+    );
     assert_eq!(cluster[3]["verbs"], json!(["bind"]));
 }
 
 #[test]
 fn no_target_hands_out_the_right_to_grant_more_than_it_has() {
-    let assets = assets();
     for profile in ["glance", "shared"] {
         let values = json!({"namespaces": ["openstack"], "profile": profile});
-        for object in target(values).render(&assets).unwrap() {
+        for object in target(values).render().unwrap() {
             let text = object["rules"].to_string();
             for forbidden in ["\"*\"", "escalate", "bind\"", "impersonate"] {
                 assert!(!text.contains(forbidden), "{profile}: {object}");
@@ -291,49 +361,50 @@ fn no_target_hands_out_the_right_to_grant_more_than_it_has() {
 
 #[test]
 fn a_target_without_namespaces_is_refused_before_anything_is_granted() {
-    let assets = assets();
-    let values = [json!({}), json!({"namespaces": []}), json!({"namespaces": null})];
+    let values = [
+        json!({}),
+        json!({"namespaces": []}),
+        json!({"namespaces": null}),
+    ];
     for values in values {
-        let error = target(values.clone()).render(&assets).unwrap_err();
-        assert!(error.to_string().contains(NO_NAMESPACES), "{values}: {error}");
+        let error = target(values.clone()).render().unwrap_err();
+        assert!(
+            error.to_string().contains(NO_NAMESPACES),
+            "{values}: {error}"
+        );
     }
     // Whoever renders one file of it gets the same answer.
-    for entry in fs::read_dir(Chart::TargetClusterAccess.folder().join("templates")).unwrap() {
+    for entry in fs::read_dir(target(json!({})).folder().join("templates")).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         if !file.starts_with('_') {
             let only = format!("templates/{file}");
             let release = target(json!({}));
-            let error = release
-                .helm(&assets, "template", &["--show-only", &only])
-                .unwrap_err();
+            let error = release.render_with(&["--show-only", &only]).unwrap_err();
             assert!(error.to_string().contains(NO_NAMESPACES), "{file}: {error}");
         }
     }
     let error = target(json!({"namespaces": ["a"], "profile": "all"}))
-        .render(&assets)
+        .render()
         .unwrap_err();
     assert!(error.to_string().contains("values.profile"), "{error}");
 }
 
 #[test]
 fn a_target_grants_its_whole_cluster_only_when_asked_to() {
-    let assets = assets();
-    let objects = target(json!({"clusterWide": true})).render(&assets).unwrap();
+    let objects = target(json!({"clusterWide": true})).render().unwrap();
     assert!(!objects.iter().any(|o| o["kind"] == "Role"));
     let role = named(&objects, "ClusterRole", "edge-target-cluster-access");
     let stores: &[Rule] = &[("external-secrets.io", &["clustersecretstores"], READ)];
     assert_eq!(role["rules"], rules(&[stores, &TARGET[..]].concat()));
 
     let listed = json!({"namespaces": ["openstack"], "createNamespaces": false});
-    let objects = target(listed).render(&assets).unwrap();
+    let objects = target(listed).render().unwrap();
     assert!(!objects.iter().any(|o| o["kind"] == "Namespace"));
 }
 
 #[test]
 fn helm_finds_nothing_to_complain_about() {
-    let assets = assets();
-    hub(json!({})).helm(&assets, "lint", &["--strict"]).unwrap();
-    target(json!({"namespaces": ["openstack"]}))
-        .helm(&assets, "lint", &["--strict"])
-        .unwrap();
+    for release in [hub(json!({})), target(json!({"namespaces": ["openstack"]}))] {
+        helm(&release.folder(), &release.values, &["lint", "--strict"]).unwrap();
+    }
 }

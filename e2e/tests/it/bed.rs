@@ -451,27 +451,40 @@ fn a_registered_account_may_what_its_chart_grants_and_no_more() {
     run(async |fleet: &Fleet| {
         let site = Site::open(fleet, "rights").await?;
         site.register("edge-1").await?;
-        let registered = site.hub().api::<Secret>(&site.clusters_namespace()).get("edge-1").await?;
-        let kubeconfig = String::from_utf8(registered.data.unwrap_or_default()["kubeconfig"].0.clone())?;
+        let registered = site
+            .hub()
+            .api::<Secret>(&site.clusters_namespace())
+            .get("edge-1")
+            .await?;
+        let kubeconfig =
+            String::from_utf8(registered.data.unwrap_or_default()["kubeconfig"].0.clone())?;
         let client = client_of(&kubeconfig).await?;
         let list = async |client: &Client, namespace: &str| {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-            secrets.list(&ListParams::default()).await.map(drop).map_err(|e| code(&e))
+            secrets
+                .list(&ListParams::default())
+                .await
+                .map(drop)
+                .map_err(|e| code(&e))
         };
         eventually(seconds(20), "the role to count", async || {
-            list(&client, site.namespace()).await.map_err(|e| format!("{e:?}"))
+            list(&client, site.namespace())
+                .await
+                .map_err(|e| format!("{e:?}"))
         })
         .await?;
         assert_eq!(list(&client, "kube-system").await, Err(Some(403)));
 
         // A new token is a new login, and the old one is none any more.
         site.rotate("edge-1").await?;
-        eventually(seconds(30), "the old token to be refused", async || {
-            match list(&client, site.namespace()).await {
+        eventually(
+            seconds(30),
+            "the old token to be refused",
+            async || match list(&client, site.namespace()).await {
                 Err(Some(401)) => Ok(()),
                 other => Err(format!("{other:?}")),
-            }
-        })
+            },
+        )
         .await?;
         site.deregister("edge-1").await?;
         let registrations = site.hub().api::<Secret>(&site.clusters_namespace());
