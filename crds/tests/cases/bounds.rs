@@ -126,6 +126,12 @@ fn lengths() -> Vec<Case> {
         put("/spec/gateway/parentRef/name", "empty", json!("")).refused(Schema, &empty),
         put("/spec/secretStoreRef/name", "empty", json!("")).refused(Schema, &empty),
         put("/spec/targetClusterRef/name", "empty", json!("")).refused(Schema, &empty),
+        put(
+            "/spec/database/tls/clientCertSecretRef/name",
+            "empty",
+            json!(""),
+        )
+        .refused(Schema, &empty),
         put("/spec/database/secretRef/name", "empty", json!("")).refused(Schema, &empty),
         put(roles, "64", json!(many(64))).admitted(),
         put(roles, "65", json!(many(65))).refused(Schema, &too_many),

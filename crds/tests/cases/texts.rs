@@ -62,7 +62,7 @@ const PATTERNS: &[(&str, &[&str], &[&str])] = &[
     (
         "/spec/database/tls/clientCertSecretRef/name",
         &["client"],
-        &["Client", ""],
+        &["Client"],
     ),
     (
         "/spec/database/storageSize",

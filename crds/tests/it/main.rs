@@ -10,6 +10,16 @@ mod cases;
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
+mod conditions;
+#[cfg(test)]
+mod cost;
+#[cfg(test)]
+mod defaults;
+#[cfg(test)]
 mod files;
+#[cfg(test)]
+mod manifests;
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod structure;

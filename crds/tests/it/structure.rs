@@ -125,18 +125,17 @@ impl Errors {
         }
     }
 
+    /// A server names the first fault of a text only.
     fn text(&mut self, path: &str, schema: &Schema, text: &str) {
         let length = i64::try_from(text.chars().count()).unwrap();
-        if bound(schema, "minLength").is_some_and(|least| length < least) {
-            self.add_invalid(path, "should be at least 1 chars long");
-        }
         if let Some(most) = bound(schema, "maxLength").filter(|most| length > *most) {
             self.add(
                 path,
                 &format!("Too long: may not be more than {most} bytes"),
             );
-        }
-        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
+        } else if bound(schema, "minLength").is_some_and(|least| length < least) {
+            self.add_invalid(path, "should be at least 1 chars long");
+        } else if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
             && !go_regex(pattern).is_match(text.as_bytes())
         {
             self.add_invalid(path, &format!("should match '{pattern}'"));
