@@ -100,10 +100,11 @@ impl Default for ClientOptions {
 // === impl Connection ===
 
 impl Connection {
-    /// A connection as `config` describes it. `credential` replaces whatever `config` says about
+    /// A connection as `config` describes it, with `tls` made from it. `credential` replaces whatever `config` says about
     /// authentication; without one kube's own layer is used.
     pub(crate) fn new(
         config: Config,
+        tls: rustls::ClientConfig,
         credential: Option<Credential>,
         mut fixed: HeaderMap,
         options: &ClientOptions,
@@ -118,7 +119,6 @@ impl Connection {
             }
             route = route.through(proxy.clone(), basic_auth_of(proxy));
         }
-        let tls = config.rustls_client_config()?;
         let mut https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http();

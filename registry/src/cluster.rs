@@ -10,7 +10,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, core::PartialObjectMeta};
+use kube::{Api, Client, client::ConfigExt as _, core::PartialObjectMeta};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -105,7 +105,8 @@ impl Cluster {
             throttle: Arc::new(Throttle::default()),
             metrics: metrics.clone(),
         };
-        let connection = Connection::new(config, None, HeaderMap::new(), options, &shared)?;
+        let tls = config.rustls_client_config()?;
+        let connection = Connection::new(config, tls, None, HeaderMap::new(), options, &shared)?;
         let permits = Arc::new(Semaphore::new(options.max_in_flight));
         Ok(Self::new(Parts {
             name: LOCAL.to_owned(),

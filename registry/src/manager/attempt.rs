@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
+use kube::client::ConfigExt as _;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -127,6 +128,18 @@ pub(super) async fn run(
 // === impl Registration ===
 
 impl Registration {
+    /// Without a CA in the kubeconfig the one of the operating system is read, which takes a while
+    /// and must not hold up other clusters.
+    async fn tls(&self) -> Result<rustls::ClientConfig, kube::Error> {
+        let config = self.access.config.clone();
+        if config.root_cert.is_some() {
+            return config.rustls_client_config();
+        }
+        tokio::task::spawn_blocking(move || config.rustls_client_config())
+            .await
+            .map_err(|error| kube::Error::Service(error.into()))?
+    }
+
     async fn attempt(
         &self,
         goal: &Goal,
@@ -144,6 +157,7 @@ impl Registration {
             } => {
                 let connection = Connection::new(
                     self.access.config.clone(),
+                    self.tls().await?,
                     Some(Credential::new(self.access.credential.clone())),
                     self.access.headers.clone(),
                     &options.client,

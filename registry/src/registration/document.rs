@@ -270,8 +270,11 @@ impl Document<'_> {
         }
         config.cluster_url = without_user_info(&config.cluster_url);
         let headers = user.impersonation()?;
-        // Says now what would otherwise be said at the first attempt to connect.
-        config.rustls_client_config().map_err(|error| Fault::Tls {
+        // Says now what would otherwise be said at the first attempt to connect. With an empty list
+        // in place of a missing CA, so that the operating system's is not read for this.
+        let mut probe = config.clone();
+        probe.root_cert.get_or_insert_default();
+        probe.rustls_client_config().map_err(|error| Fault::Tls {
             reason: error.to_string(),
         })?;
         let hash = connection_hash(cluster, user);

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Time};
 use rstest::rstest;
 
@@ -407,7 +409,7 @@ fn an_alias_bomb_ends_quickly() {
     for level in 1..30 {
         let previous = format!("*a{}", level - 1);
         let list = vec![previous; 10].join(", ");
-        bomb += &format!("a{level}: &a{level} [{list}]\n");
+        writeln!(bomb, "a{level}: &a{level} [{list}]").unwrap();
     }
     let started = std::time::Instant::now();
     assert_eq!(error(&bomb).cause(), Cause::KubeconfigInvalid);

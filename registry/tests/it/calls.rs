@@ -15,6 +15,7 @@ use target_registry::{
 use crate::fake::{Fake, Fault};
 
 const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+const OTHER: Kind = Kind::namespaced("apps", "v1", "Other", "others");
 const WIDGET: Kind = Kind::namespaced("example.org", "v1", "Widget", "widgets");
 
 fn options() -> ClientOptions {
@@ -55,7 +56,7 @@ async fn a_call_ends_at_its_deadline_wherever_the_server_stalls() {
     for fault in [
         Fault::Hang,
         Fault::Stall,
-        Fault::Slow(Duration::from_secs(60)),
+        Fault::Slow(Duration::from_mins(1)),
     ] {
         fake.fail("configmaps", fault);
         let started = Instant::now();
@@ -189,7 +190,6 @@ async fn there_are_three_answers() {
     );
     assert!(!hub.serves(&WIDGET).await.unwrap());
     assert_eq!(fake.calls("example.org").len(), 1, "the no is remembered");
-    const OTHER: Kind = Kind::namespaced("apps", "v1", "Other", "others");
     assert!(
         !hub.serves(&OTHER).await.unwrap(),
         "a kind that is missing in a group"

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, LazyLock, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -86,7 +86,6 @@ pub enum Fault {
 /// A request the server got.
 #[derive(Clone, Debug)]
 pub struct Call {
-    pub method: String,
     pub path: String,
     pub query: String,
     pub token: String,
@@ -238,10 +237,6 @@ impl Fake {
         self.inner().tokens = tokens.iter().map(|token| (*token).to_owned()).collect();
     }
 
-    pub fn set_uid(&self, uid: &str) {
-        uid.clone_into(&mut self.inner().uid);
-    }
-
     /// Objects per page of a list, whatever was asked for.
     pub fn set_page(&self, page: usize) {
         self.inner().page = page;
@@ -279,11 +274,18 @@ impl Drop for Fake {
     }
 }
 
+/// Some CA, as real kubeconfigs have one; reading the operating system's would take longer than
+/// most tests.
+static CA: LazyLock<String> = LazyLock::new(|| {
+    let pair = rcgen::generate_simple_self_signed(vec!["ca".to_owned()]).unwrap();
+    data_encoding::BASE64.encode(pair.cert.pem().as_bytes())
+});
+
 pub fn kubeconfig(url: &str, token: &str) -> String {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": url}}],
+        "clusters": [{"name": "k", "cluster": {"server": url, "certificate-authority-data": *CA}}],
         "users": [{"name": "u", "user": {"token": token}}],
     })
     .to_string()
@@ -301,7 +303,6 @@ impl Call {
             value.unwrap_or_default().to_owned()
         };
         Self {
-            method: request.method().to_string(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             token: header("authorization")
@@ -388,7 +389,6 @@ async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
         )
     };
     match fault {
-        None => {}
         Some(Fault::Hang) => std::future::pending().await,
         Some(Fault::Stall) => {
             let begin = stream::once(async { Ok::<_, Infallible>(Bytes::from("{\"items\":[")) });
@@ -416,7 +416,7 @@ async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
         Some(Fault::EndWatches) if call.query.contains("watch=") => {
             return Response::new(Body::empty());
         }
-        Some(Fault::EndWatches) => {}
+        None | Some(Fault::EndWatches) => {}
     }
     if !accepted {
         return status(401, "Unauthorized");
@@ -428,17 +428,7 @@ fn route(api: &Arc<Api>, call: &Call) -> Response {
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
     let (group_version, rest) = match parts.as_slice() {
         ["version"] => {
-            let mut info = json!({"major": "1", "minor": "33", "gitVersion": "v1.33.0"});
-            for key in [
-                "gitCommit",
-                "gitTreeState",
-                "buildDate",
-                "goVersion",
-                "compiler",
-                "platform",
-            ] {
-                info[key] = json!("");
-            }
+            let info = version_info();
             return json_body(&info);
         }
         ["api", version, rest @ ..] => ((*version).to_owned(), rest),
@@ -530,6 +520,15 @@ fn route(api: &Arc<Api>, call: &Call) -> Response {
     }))
 }
 
+/// Counts an open watch for as long as it lives.
+struct Open(Arc<Api>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.watches.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 fn watch_from(
     api: Arc<Api>,
     from: u64,
@@ -543,12 +542,6 @@ fn watch_from(
         }
         inner.cuts
     };
-    struct Open(Arc<Api>);
-    impl Drop for Open {
-        fn drop(&mut self) {
-            self.0.watches.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
     api.watches.fetch_add(1, Ordering::SeqCst);
     let changes = api.changed.subscribe();
     let state = (Open(api), changes, from, wanted);
@@ -582,6 +575,13 @@ fn watch_from(
         }
     });
     Response::new(Body::from_stream(lines))
+}
+
+fn version_info() -> Value {
+    json!({
+        "major": "1", "minor": "33", "gitVersion": "v1.33.0", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    })
 }
 
 fn resources(group_version: &str, kinds: &BTreeMap<String, String>) -> Value {

@@ -1,12 +1,21 @@
 //! The registry against API servers that run, and misbehave, in this process.
+//!
+//! The modules are marked as tests so that the lints for tests hold in their
+//! helpers too.
 
+#[cfg(test)]
 mod calls;
+#[cfg(test)]
 mod fake;
+#[cfg(test)]
 mod informers;
+#[cfg(test)]
 mod registrations;
 
+#[cfg(test)]
 use std::time::{Duration, Instant};
 
+#[cfg(test)]
 /// Waits until `check` answers something, and fails with `what` after `limit`.
 async fn eventually<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
