@@ -22,7 +22,7 @@ use kube::runtime::controller::Action;
 use tokio::sync::Semaphore;
 
 use crate::{
-    cluster::placed_on,
+    cluster::{placed_on, view::View},
     context::Context,
     controller::Handler,
     pipeline::report::{ErrorKind, StepError},
@@ -59,6 +59,16 @@ impl Handler<Glance> for Controller {
     fn gone(&self, glance: &Glance) {
         self.ctx.router.glance_gone(glance);
         reconcile::forget(&self.ctx, glance);
+        // Nothing is watched on a cluster that no CR names.
+        if let Some(name) = placed_on(glance)
+            && !self
+                .ctx
+                .router
+                .is_used_by_others(name, &watches::key_of(glance))
+            && let Ok(cluster) = self.ctx.registry.resolve(name)
+        {
+            cluster.retire::<View>();
+        }
     }
 
     async fn pass(&self, glance: Arc<Glance>) -> Result<Action, StepError> {

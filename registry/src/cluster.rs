@@ -224,6 +224,20 @@ impl Cluster {
         Informer::start(&self.handle(), spec)
     }
 
+    /// Lets go of what [`Self::extension`] made, when nobody needs it any more; the next ask makes
+    /// it anew.
+    pub fn retire<T: Any + Send + Sync>(&self) {
+        let slot = {
+            let mut slots = self
+                .extensions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            slots.remove(&TypeId::of::<T>())
+        };
+        // Outside the lock: dropping may be as much work as making.
+        drop(slot);
+    }
+
     /// Something of the caller's that lives and dies with this generation, made at the first ask.
     ///
     /// `init` may ask for extensions of other types, not for its own.

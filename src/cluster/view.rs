@@ -22,8 +22,8 @@ const START_WAIT: Duration = Duration::from_secs(5);
 pub trait Routes: Send + Sync + 'static {
     /// Whether an object is a child or an input of some CR, and so worth remembering.
     fn wants(&self, cluster: &str, kind: &Kind, object: &DynamicObject) -> bool;
-    /// An object appeared, changed or went.
-    fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject);
+    /// An object appeared or changed, or is gone.
+    fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject, is_gone: bool);
     /// A kind came to be served, or ceased to be.
     fn capability_changed(&self, cluster: &str, kind: &Kind);
 }
@@ -108,12 +108,12 @@ fn spec(
                 let key = object_key(&kind, object);
                 let version = object.metadata.resource_version.as_deref();
                 if !ledger.is_own_write(&key, version) {
-                    routes.changed(&name, &kind, object);
+                    routes.changed(&name, &kind, object, false);
                 }
             }
             Change::Deleted(object) => {
                 ledger.forget(&object_key(&kind, object));
-                routes.changed(&name, &kind, object);
+                routes.changed(&name, &kind, object, true);
             }
             Change::Served | Change::Gone => routes.capability_changed(&name, &kind),
             Change::Synced => {}

@@ -117,7 +117,7 @@ async fn steps(
     let endpoint = pass
         .step(
             StepId::Deployment,
-            deployment::reconcile(glance, target, rollout),
+            deployment::reconcile(ctx, glance, target, rollout),
         )
         .await?;
 

@@ -21,7 +21,8 @@ use kube::{
 };
 use target_registry::{Kind, LOCAL, Trigger};
 
-use crate::cluster::{cluster_label, kinds, ownership, view::Routes};
+use super::{steps::backends::is_credential_ready, workload::volumes};
+use crate::cluster::{cluster_label, kinds, ownership, placed_on, view::Routes};
 
 /// Namespace and name of a CR.
 pub type CrKey = (String, String);
@@ -59,11 +60,26 @@ pub struct Index {
     parents: HashMap<CrKey, String>,
 }
 
+/// What of a Glance concerns its backends: which one it is, and where their credentials are read.
+type ParentFacts = (Option<String>, Option<String>);
+
+/// What of a backend concerns its Glance: what to render, whether it may be, whether it goes.
+type BackendFacts = (Option<String>, Option<i64>, bool, bool);
+
+/// The facts that were last acted upon, so that the controllers do not wake each other by every status write.
+#[derive(Debug, Default)]
+struct Seen {
+    parents: HashMap<CrKey, ParentFacts>,
+    backends: HashMap<CrKey, BackendFacts>,
+    mounted: HashMap<CrKey, Option<String>>,
+}
+
 /// Wakes the controllers.
 pub struct Router {
     glances: Store<Glance>,
     backends: Store<GlanceBackend>,
     index: Mutex<Index>,
+    seen: Mutex<Seen>,
     wake_glance: Trigger<ObjectRef<Glance>>,
     wake_backend: Trigger<ObjectRef<GlanceBackend>>,
 }
@@ -208,6 +224,7 @@ impl Router {
             glances,
             backends,
             index: Mutex::default(),
+            seen: Mutex::default(),
             wake_glance,
             wake_backend,
         }
@@ -216,20 +233,39 @@ impl Router {
     /// A Glance appeared or changed: the index follows, its backends look at it again.
     pub fn glance_seen(&self, glance: &Glance) {
         self.with_index(|index| index.put_glance(glance));
-        self.wake_backends_of(&key_of(glance));
+        let key = key_of(glance);
+        let facts = (glance.uid(), placed_on(glance).map(str::to_owned));
+        let before = self.with_seen(|seen| seen.parents.insert(key.clone(), facts.clone()));
+        if before != Some(facts) {
+            self.wake_backends_of(&key);
+        }
     }
 
     /// A Glance is gone.
     pub fn glance_gone(&self, glance: &Glance) {
         let key = key_of(glance);
         self.with_index(|index| index.remove_glance(&key));
+        self.with_seen(|seen| {
+            seen.parents.remove(&key);
+            seen.mounted.remove(&key);
+        });
         self.wake_backends_of(&key);
     }
 
     /// A backend appeared or changed, status included: its Glance looks at it again.
     pub fn backend_seen(&self, backend: &GlanceBackend) {
         self.with_index(|index| index.put_backend(backend));
-        self.wake_parent_of(&key_of(backend));
+        let key = key_of(backend);
+        let facts = (
+            backend.uid(),
+            backend.metadata.generation,
+            backend.metadata.deletion_timestamp.is_some(),
+            is_credential_ready(backend),
+        );
+        let before = self.with_seen(|seen| seen.backends.insert(key.clone(), facts.clone()));
+        if before != Some(facts) {
+            self.wake_parent_of(&key);
+        }
     }
 
     /// A backend is gone.
@@ -237,6 +273,18 @@ impl Router {
         let key = key_of(backend);
         self.wake_parent_of(&key);
         self.with_index(|index| index.remove_backend(&key));
+        self.with_seen(|seen| seen.backends.remove(&key));
+    }
+
+    /// The Deployment of a Glance is this one now: when it mounts other stores than before, they look at it.
+    pub fn deployment_seen(&self, glance: &CrKey, deployment: Option<&DynamicObject>) {
+        let mounted = deployment
+            .and_then(|live| volumes::mounted(&live.data).1)
+            .map(str::to_owned);
+        let before = self.with_seen(|seen| seen.mounted.insert(glance.clone(), mounted.clone()));
+        if before.as_ref() != Some(&mounted) {
+            self.wake_backends_of(glance);
+        }
     }
 
     /// The Glance of this name, as the hub's watch knows it.
@@ -268,12 +316,12 @@ impl Router {
         }
     }
 
-    /// Whether any CR names this cluster.
-    pub fn is_used(&self, cluster: &str) -> bool {
-        self.glances
-            .state()
-            .iter()
-            .any(|glance| cluster_label(glance) == cluster)
+    /// Whether any CR but this one lives on this cluster.
+    pub fn is_used_by_others(&self, cluster: &str, (namespace, name): &CrKey) -> bool {
+        self.glances.state().iter().any(|glance| {
+            cluster_label(glance) == cluster
+                && (glance.name_any() != *name || glance.namespace().as_ref() != Some(namespace))
+        })
     }
 
     /// Wakes one Glance.
@@ -321,6 +369,10 @@ impl Router {
         }
     }
 
+    fn with_seen<T>(&self, use_it: impl FnOnce(&mut Seen) -> T) -> T {
+        use_it(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn with_index<T>(&self, use_it: impl FnOnce(&mut Index) -> T) -> T {
         use_it(&mut self.index.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -341,11 +393,11 @@ impl Routes for Router {
         }
     }
 
-    fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject) {
+    fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject, is_gone: bool) {
         if let Some(key) = owner_of(cluster, object).filter(|key| self.lives_on(key, cluster)) {
             self.wake(&key);
             if kind.kind == kinds::DEPLOYMENT.kind {
-                self.wake_backends_of(&key);
+                self.deployment_seen(&key, (!is_gone).then_some(object));
             }
         }
         if let Some(dependency) = dependency_of(kind, object) {
@@ -363,7 +415,8 @@ impl Routes for Router {
     }
 }
 
-fn key_of<K: Resource>(object: &K) -> CrKey {
+/// Namespace and name of a CR.
+pub fn key_of<K: Resource>(object: &K) -> CrKey {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 

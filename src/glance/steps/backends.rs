@@ -118,7 +118,8 @@ pub async fn reconcile(
     .notices(news))
 }
 
-fn is_credential_ready(backend: &GlanceBackend) -> bool {
+/// Whether a backend may be rendered: its `CredentialsReady` holds. Never its `Ready`, which waits for the rendering.
+pub fn is_credential_ready(backend: &GlanceBackend) -> bool {
     backend
         .status
         .iter()

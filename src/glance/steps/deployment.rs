@@ -14,7 +14,9 @@ use glance_api::{
     glance::{Glance, UpgradePhase},
     keys::{FIELD_MANAGER, events},
 };
+use kube::core::DynamicObject;
 use serde_json::Value;
+use std::sync::Arc;
 
 use super::{config::Artefacts, db_connection::Connection, hpa, secrets::Credentials};
 use crate::{
@@ -22,6 +24,7 @@ use crate::{
         Target,
         kinds::{DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE},
     },
+    context::Context,
     glance::workload::{
         Identity,
         deployment::{self, LiveReplicas},
@@ -49,6 +52,7 @@ pub struct Inputs<'a> {
 
 /// Applies the serving objects. Returns `status.endpoint`, empty when it was never stamped.
 pub async fn reconcile(
+    ctx: &Context,
     glance: &Glance,
     target: &Target,
     inputs: Inputs<'_>,
@@ -70,6 +74,10 @@ pub async fn reconcile(
     let live = apply_deployment(glance, target, pod)
         .await
         .map_err(|error| error.context("ensuring Deployment"))?;
+    // The watch does not tell of our own writes.
+    let key = (target.owner.namespace.clone(), target.owner.name.clone());
+    ctx.router.deployment_seen(&key, live.as_deref());
+    let live = live.as_deref().map(super::value_of);
     apply_service(target, live.as_ref())
         .await
         .map_err(|error| error.context("ensuring Service"))?;
@@ -115,7 +123,7 @@ async fn apply_deployment(
     glance: &Glance,
     target: &Target,
     pod: PodInputs<'_>,
-) -> Result<Option<Value>, StepError> {
+) -> Result<Option<Arc<DynamicObject>>, StepError> {
     let live = target.child(&DEPLOYMENT, &target.owner.name).await?;
     let seen = live.as_deref().map(super::value_of);
     let replicas = deployment::replicas(glance, LiveReplicas::of(seen.as_ref(), FIELD_MANAGER));
@@ -131,8 +139,7 @@ async fn apply_deployment(
                 .await?;
         }
     }
-    let applied = target.apply(&DEPLOYMENT, desired).await?;
-    Ok(Some(super::value_of(&applied)))
+    target.apply(&DEPLOYMENT, desired).await.map(Some)
 }
 
 async fn apply_service(target: &Target, deployment: Option<&Value>) -> Result<(), StepError> {
