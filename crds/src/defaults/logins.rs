@@ -64,11 +64,14 @@ pub fn cache_backend(spec: &GlanceSpec) -> &str {
     text(Some(spec.cache.backend.as_str())).unwrap_or(CACHE_BACKEND)
 }
 
-/// The memcached servers as `host:port`, in the order of the spec.
+/// The memcached servers as `host:port`, in the order of the spec. A list wins
+/// over a reference where a resource from before the rule has both.
 pub fn memcached_servers(spec: &GlanceSpec) -> Vec<String> {
     match &spec.cache.cluster_ref {
-        Some(cluster) => vec![format!("{}:{MEMCACHED_PORT}", cluster.name)],
-        None => spec.cache.servers.clone(),
+        Some(cluster) if spec.cache.servers.is_empty() => {
+            vec![format!("{}:{MEMCACHED_PORT}", cluster.name)]
+        }
+        _ => spec.cache.servers.clone(),
     }
 }
 

@@ -147,6 +147,7 @@ fn the_cache_has_its_keys_only_when_it_is_on(#[case] cache: Value, #[case] max_s
 #[rstest]
 #[case(json!({}), Some("openstack-memcached:11211"))]
 #[case(json!({ "cache": { "clusterRef": null, "servers": ["b:1", "a:2"] } }), Some("b:1,a:2"))]
+#[case(json!({ "cache": { "servers": ["b:1"] } }), Some("b:1"))]
 #[case(json!({ "cache": { "clusterRef": null } }), None)]
 fn the_token_cache_is_optional(#[case] changes: Value, #[case] servers: Option<&str>) {
     let ini = operator(&changes);
