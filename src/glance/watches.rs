@@ -447,3 +447,213 @@ fn dependency_of(kind: &Kind, object: &DynamicObject) -> Option<Dependency> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use glance_api::glance::TargetClusterRef;
+    use kube::runtime::{reflector::store::Writer, watcher};
+    use rstest::rstest;
+    use serde_json::{Value, json};
+    use target_registry::Triggered;
+
+    use super::*;
+    use crate::testing;
+
+    struct World {
+        router: Router,
+        glances: Writer<Glance>,
+        woken: Triggered<ObjectRef<Glance>>,
+        woken_backends: Triggered<ObjectRef<GlanceBackend>>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let (glance_store, glances) = kube::runtime::reflector::store();
+            let (backend_store, _) = kube::runtime::reflector::store();
+            let (wake, woken) = Trigger::new();
+            let (wake_backend, woken_backends) = Trigger::new();
+            Self {
+                router: Router::new(glance_store, backend_store, wake, wake_backend),
+                glances,
+                woken,
+                woken_backends,
+            }
+        }
+
+        fn apply(&mut self, glance: &Glance) {
+            self.router.glance_seen(glance);
+            self.glances
+                .apply_watcher_event(&watcher::Event::Apply(glance.clone()));
+        }
+
+        fn woken(&mut self) -> Vec<String> {
+            drain(&mut self.woken)
+        }
+
+        fn woken_backends(&mut self) -> Vec<String> {
+            drain(&mut self.woken_backends)
+        }
+    }
+
+    fn drain<K: kube::Resource<DynamicType = ()>>(
+        stream: &mut Triggered<ObjectRef<K>>,
+    ) -> Vec<String> {
+        use futures::{FutureExt, StreamExt};
+        let mut names = Vec::new();
+        while let Some(Some(reference)) = stream.next().now_or_never() {
+            names.push(reference.name);
+        }
+        names.sort();
+        names
+    }
+
+    fn placed(name: &str, cluster: &str) -> Glance {
+        let mut glance = testing::glance(name);
+        glance.spec.target_cluster_ref = Some(TargetClusterRef {
+            name: cluster.into(),
+        });
+        glance
+    }
+
+    fn backend(name: &str, parent: &str, ready: bool) -> GlanceBackend {
+        serde_json::from_value(json!({
+            "apiVersion": "glance.openstack.c5c3.io/v1alpha1",
+            "kind": "GlanceBackend",
+            "metadata": {"name": name, "namespace": "tenant", "uid": name, "generation": 1},
+            "spec": {
+                "glanceRef": {"name": parent},
+                "type": "S3",
+                "s3": {
+                    "host": "https://s3.example.org", "bucket": "b",
+                    "credentialsSecretRef": {"name": "s3-login"},
+                },
+            },
+            "status": {"conditions": [{
+                "type": "CredentialsReady", "status": if ready { "True" } else { "False" },
+                "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        }))
+        .unwrap()
+    }
+
+    fn object(kind: &Kind, meta: Value) -> DynamicObject {
+        let mut object = DynamicObject::new("", &kind.api_resource());
+        object.metadata = serde_json::from_value(meta).unwrap();
+        object
+    }
+
+    fn secret(name: &str) -> DynamicObject {
+        object(&kinds::SECRET, json!({"name": name, "namespace": "tenant"}))
+    }
+
+    #[rstest]
+    #[case::on_its_cluster("edge-1", &["images"])]
+    #[case::on_another("edge-2", &[])]
+    #[case::on_the_hub(LOCAL, &[])]
+    fn an_event_wakes_only_a_glance_that_lives_on_the_cluster_it_came_from(
+        #[case] cluster: &str,
+        #[case] woken: &[&str],
+    ) {
+        let mut world = World::new();
+        world.apply(&placed("images", "edge-1"));
+        world.woken();
+        world
+            .router
+            .changed(cluster, &kinds::SECRET, &secret("glance-db"), false);
+        assert_eq!(world.woken(), woken);
+        let labels = json!({
+            "name": "images", "namespace": "tenant",
+            "labels": {
+                "openstack.c5c3.io/owner-kind": "Glance",
+                "openstack.c5c3.io/owner-name": "images",
+                "openstack.c5c3.io/owner-namespace": "tenant",
+            },
+        });
+        world.router.changed(
+            cluster,
+            &kinds::SERVICE,
+            &object(&kinds::SERVICE, labels),
+            true,
+        );
+        assert_eq!(world.woken(), woken);
+    }
+
+    #[test]
+    fn a_labelled_object_of_a_glance_that_does_not_exist_wakes_nobody() {
+        let mut world = World::new();
+        let labels = json!({
+            "name": "x", "namespace": "tenant",
+            "labels": {
+                "openstack.c5c3.io/owner-kind": "Glance",
+                "openstack.c5c3.io/owner-name": "ghost",
+                "openstack.c5c3.io/owner-namespace": "tenant",
+            },
+        });
+        world.router.changed(
+            "edge-1",
+            &kinds::SERVICE,
+            &object(&kinds::SERVICE, labels),
+            false,
+        );
+        assert!(world.woken().is_empty());
+    }
+
+    #[test]
+    fn credentials_of_a_backend_wake_it_and_its_glance() {
+        let mut world = World::new();
+        world.apply(&placed("images", "edge-1"));
+        world
+            .router
+            .backend_seen(&backend("store", "images", false));
+        world.woken();
+        world.woken_backends();
+        world
+            .router
+            .changed("edge-1", &kinds::SECRET, &secret("s3-login"), false);
+        assert_eq!(world.woken(), ["images"]);
+        assert_eq!(world.woken_backends(), ["store"]);
+    }
+
+    #[test]
+    fn a_status_write_that_says_nothing_new_wakes_nobody() {
+        let mut world = World::new();
+        let glance = testing::glance("images");
+        world.apply(&glance);
+        world
+            .router
+            .backend_seen(&backend("store", "images", false));
+        assert_eq!(world.woken(), ["images"]);
+        world
+            .router
+            .backend_seen(&backend("store", "images", false));
+        assert!(world.woken().is_empty());
+        world.router.backend_seen(&backend("store", "images", true));
+        assert_eq!(world.woken(), ["images"]);
+        world.woken_backends();
+        world.apply(&glance);
+        assert!(world.woken_backends().is_empty());
+        world.router.glance_gone(&glance);
+        assert_eq!(world.woken_backends(), ["store"]);
+    }
+
+    #[test]
+    fn a_secret_nobody_names_is_not_remembered() {
+        let mut world = World::new();
+        world.apply(&testing::glance("images"));
+        let wants = |name| world.router.wants(LOCAL, &kinds::SECRET, &secret(name));
+        assert!(wants("glance-db") && wants("glance-service-user"));
+        assert!(!wants("somebody-elses"));
+    }
+
+    #[test]
+    fn a_spec_that_names_another_secret_lets_go_of_the_first() {
+        let mut world = World::new();
+        let mut glance = testing::glance("images");
+        world.apply(&glance);
+        glance.spec.database.secret_ref.name = "other-db".into();
+        world.apply(&glance);
+        let wants = |name| world.router.wants(LOCAL, &kinds::SECRET, &secret(name));
+        assert!(wants("other-db"));
+        assert!(!wants("glance-db"));
+    }
+}
