@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Condition, HTTP_PATTERN, text_enum};
+use crate::common::{Condition, HTTP_PATTERN, absent_is_default, text_enum};
 
 /// The image store a `GlanceBackend` describes.
 ///
@@ -16,7 +16,7 @@ use crate::common::{Condition, HTTP_PATTERN, text_enum};
     clippy::duplicated_attributes,
     reason = "columns share types and priorities"
 )]
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "glance.openstack.c5c3.io",
     version = "v1alpha1",
@@ -54,7 +54,7 @@ use crate::common::{Condition, HTTP_PATTERN, text_enum};
 #[x_kube(validation = Rule::new("self.type == oldSelf.type").message("type is immutable"))]
 #[x_kube(validation = Rule::new("(self.type == 'S3') == has(self.s3)")
     .message("exactly one backend block matching spec.type must be set (type S3 requires spec.s3)"))]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct GlanceBackendSpec {
     /// The Glance this store belongs to, in the same namespace. It need not
     /// exist yet. Immutable: to move a store, delete this resource and create
@@ -89,6 +89,8 @@ pub struct GlanceBackendSpec {
     pub extra_options: BTreeMap<String, String>,
 }
 
+absent_is_default!(GlanceBackendSpec);
+
 /// The Glance a store is attached to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -100,8 +102,10 @@ pub struct GlanceRef {
 
 text_enum! {
     /// The kinds of store.
+    #[derive(Default)]
     BackendType {
         /// An S3-compatible object store.
+        #[default]
         S3 = "S3",
     }
 }

@@ -5,6 +5,7 @@
 //! needs, and its quantities neither keep an integer an integer nor carry the
 //! pattern (contract: custom-resource API, schema traps).
 
+mod absent;
 mod condition;
 mod network;
 mod quantity;
@@ -12,6 +13,7 @@ mod reference;
 mod scheduling;
 mod text_enum;
 
+pub(crate) use absent::absent_is_default;
 pub use condition::{Condition, ConditionStatus, Time};
 pub use network::{IpBlock, NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort};
 pub use quantity::{IntOrString, Quantity};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Condition, HTTP_PATTERN, text_enum};
+use crate::common::{Condition, HTTP_PATTERN, absent_is_default, text_enum};
 
 pub use database::{
     CacheSpec, CredentialsMode, DatabaseSpec, DatabaseTls, DbPurgeSpec, ServiceUserSpec, TlsMode,
@@ -32,7 +32,7 @@ pub use storage::{
     clippy::duplicated_attributes,
     reason = "columns share types and priorities"
 )]
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "glance.openstack.c5c3.io",
     version = "v1alpha1",
@@ -94,7 +94,7 @@ pub use storage::{
 #[x_kube(validation = Rule::new(
     "!has(self.targetClusterRef) || !has(oldSelf.targetClusterRef) || self.targetClusterRef.name == oldSelf.targetClusterRef.name"
 ).message("targetClusterRef is immutable"))]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "Self", rename_all = "camelCase")]
 pub struct GlanceSpec {
     /// The OpenStack release that runs, as `YYYY.N` with N 1 or 2, e.g.
     /// `2025.2`. Below `2026.1` the API runs as `glance-api` (eventlet), from
@@ -224,6 +224,8 @@ pub struct GlanceSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_config: BTreeMap<String, BTreeMap<String, String>>,
 }
+
+absent_is_default!(GlanceSpec);
 
 text_enum! {
     /// The steps of a release upgrade, in their order.

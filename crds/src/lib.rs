@@ -14,10 +14,18 @@
 //! | [`defaults`] | what an absent value means |
 //! | [`schema`] | the custom resource definitions as they are shipped |
 
+#[allow(
+    dead_code,
+    reason = "the derive of the schema copies the spec and never reads its copy"
+)]
 pub mod backend;
 pub mod common;
 pub mod conditions;
 pub mod defaults;
+#[allow(
+    dead_code,
+    reason = "the derive of the schema copies the spec and never reads its copy"
+)]
 pub mod glance;
 pub mod keys;
 pub mod schema;
