@@ -12,7 +12,10 @@ use std::{
 use anyhow::Result;
 use tokio::{runtime::Runtime, sync::OnceCell};
 
-use crate::fleet::{Fleet, Shape};
+use crate::{
+    fleet::{Fleet, Shape},
+    patience,
+};
 
 /// The targets of the shared fleet: `edge-1` and `edge-2`.
 const TARGETS: usize = 2;
@@ -38,9 +41,12 @@ pub fn run(body: impl AsyncFnOnce(&'static Fleet) -> Result<()>) {
         RUNTIME.block_on(async {
             let fleet = FLEET
                 .get_or_init(async || {
-                    Fleet::start(Shape::targets(TARGETS))
-                        .await
-                        .map_err(|e| format!("{e:#}"))
+                    // Test runs beside each other take turns.
+                    let shape = Shape {
+                        patience: patience::seconds(600),
+                        ..Shape::targets(TARGETS)
+                    };
+                    Fleet::start(shape).await.map_err(|e| format!("{e:#}"))
                 })
                 .await
                 .as_ref()
@@ -72,8 +78,7 @@ fn show() {
     if let Some(Ok(fleet)) = FLEET.get() {
         fleet.folder().keep();
         eprintln!(
-            "{}\nlogs are kept in {}",
-            fleet.logs(),
+            "the logs of the fleet are kept in {}",
             fleet.folder().path().display()
         );
     }

@@ -18,7 +18,6 @@ use crate::{
         Doubles,
         glance_api::{GlanceApi, machine_address},
     },
-    patience,
     process::{Plan, Process},
     progress::Progress,
     workdir::Workdir,
@@ -52,6 +51,8 @@ pub struct Shape {
     pub targets: Vec<String>,
     /// The clusters that start without the Gateway API.
     pub without_gateway_api: Vec<String>,
+    /// How long to wait when another bed on this machine has the port of the Glance API.
+    pub patience: Duration,
     /// What is said on the way.
     pub progress: Progress,
 }
@@ -64,6 +65,7 @@ impl Shape {
         Self {
             targets: (1..=count).map(|n| format!("edge-{n}")).collect(),
             without_gateway_api: Vec::new(),
+            patience: Duration::ZERO,
             progress: Progress::start(),
         }
     }
@@ -103,7 +105,7 @@ impl Fleet {
     /// Starts control planes of our own.
     pub async fn own(shape: Shape) -> Result<Self> {
         let progress = shape.progress;
-        let glance_api = peer().await?;
+        let glance_api = peer(&shape).await?;
         let assets = blocking(move || Ok(Assets::find_or_build(&progress)?)).await?;
         let definitions = Arc::new(blocking(definitions).await?);
         let folder = Arc::new(Workdir::create()?);
@@ -139,7 +141,7 @@ impl Fleet {
     /// Uses clusters that exist. What is missing on them is installed; nothing is removed.
     pub async fn existing(hub: &Path, targets: &[PathBuf], shape: Shape) -> Result<Self> {
         let progress = shape.progress;
-        let glance_api = peer().await?;
+        let glance_api = peer(&shape).await?;
         let assets = blocking(move || Ok(Assets::find_or_build(&progress)?)).await?;
         let definitions = blocking(definitions).await?;
         let folder = Arc::new(Workdir::create()?);
@@ -392,11 +394,11 @@ pub fn our_crds() -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-async fn peer() -> Result<Arc<GlanceApi>> {
+async fn peer(shape: &Shape) -> Result<Arc<GlanceApi>> {
     let address = machine_address()?;
-    let limit =
-        env::var_os("E2E_WAIT_FOR_PORT").map_or(patience::seconds(5), |_| patience::seconds(600));
-    Ok(Arc::new(GlanceApi::start(address, limit).await?))
+    Ok(Arc::new(
+        GlanceApi::start(address, shape.patience, shape.progress).await?,
+    ))
 }
 
 async fn blocking<T: Send + 'static>(

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use crate::progress::Progress;
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -56,9 +57,10 @@ struct Shared {
 impl GlanceApi {
     /// Listens on `address`. Another bed on this machine may hold the port: then this waits
     /// for `limit`.
-    pub async fn start(address: IpAddr, limit: Duration) -> Result<Self> {
+    pub async fn start(address: IpAddr, limit: Duration, progress: Progress) -> Result<Self> {
         let place = SocketAddr::new(address, PORT);
         let deadline = tokio::time::Instant::now() + limit;
+        let mut told = false;
         let listener = loop {
             match TcpListener::bind(place).await {
                 Ok(listener) => break listener,
@@ -69,6 +71,12 @@ impl GlanceApi {
                              there: end the program that listens on it (another test run?), or set \
                              E2E_PEER_ADDRESS to another address of this machine"
                         );
+                    }
+                    if !told {
+                        told = true;
+                        progress.say(format_args!(
+                            "waiting for port {PORT} on {address}, which is taken"
+                        ));
                     }
                     tokio::time::sleep(Duration::from_millis(500)).await;
                 }

@@ -1,4 +1,13 @@
 //! Tests on real control planes. They share one fleet (see `e2e::bed`), each in namespaces of
 //! its own; what would disturb the others brings a control plane of its own.
+//!
+//! The modules are marked as tests so that the lints for tests hold in their helpers too.
 
+#[cfg(test)]
+#[path = "../../../crds/tests/cases/list.rs"]
+mod cases;
+
+#[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod bed;

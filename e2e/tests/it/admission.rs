@@ -1,0 +1,117 @@
+//! What an API server with our definitions admits and refuses: the case list of the API
+//! crate, on a real one.
+
+use e2e::{
+    bed::run,
+    cluster::{Cluster, code, told},
+    expect::Object,
+    fleet::Fleet,
+    kinds,
+    patience::seconds,
+};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+use crate::cases::{self, Case, Expect, Kind, Layer, Setup};
+
+const NAMESPACE: &str = "admission";
+
+fn kind(case: &Case) -> (&'static str, &'static str) {
+    match case.kind {
+        Kind::Glance => kinds::GLANCE,
+        Kind::GlanceBackend => kinds::BACKEND,
+    }
+}
+
+fn placed(object: &Value) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["namespace"] = json!(NAMESPACE);
+    object
+}
+
+/// Plays a case and says what is wrong with its outcome. Leaves nothing behind.
+async fn complaint(hub: &Cluster, case: &Case) -> anyhow::Result<Option<String>> {
+    let mut made = Vec::new();
+    let mut last = None;
+    for earlier in case.given.iter().chain(&case.old) {
+        let object = placed(earlier);
+        match hub.create(&object).await {
+            Ok(found) => last = Some(found),
+            Err(e) => return Ok(Some(format!("not even the beginning: {}", told(&e)))),
+        }
+        made.push(object);
+    }
+    let object = placed(&case.new);
+    let (version, kind) = kind(case);
+    let api = hub.any(version, kind, Some(NAMESPACE));
+    let outcome = match (&case.old, last) {
+        (Some(_), Some(old)) => {
+            let mut new: DynamicObject = serde_json::from_value(object.clone())?;
+            new.metadata.resource_version = old.metadata.resource_version;
+            let name = old.metadata.name.unwrap_or_default();
+            api.replace(&name, &PostParams::default(), &new).await
+        }
+        _ => hub.create(&object).await,
+    };
+    if outcome.is_ok() && case.old.is_none() {
+        made.push(object);
+    }
+    for object in made {
+        hub.delete(&object).await?;
+        // No finalizer is on them: the operator does not look at this namespace.
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let gone = Object::new(hub, (version, &kind), NAMESPACE, &name);
+        gone.is_gone(seconds(5)).await?;
+    }
+    Ok(match (&case.expect, outcome) {
+        (Expect::Admitted(values), Ok(stored)) => {
+            let stored = serde_json::to_value(stored)?;
+            let wrong = values
+                .iter()
+                .find(|(pointer, value)| stored.pointer(pointer).unwrap_or(&Value::Null) != value);
+            wrong.map(|(pointer, value)| {
+                format!(
+                    "{pointer} should be {value}, is {:?}",
+                    stored.pointer(pointer)
+                )
+            })
+        }
+        // Only a webhook can refuse these.
+        (Expect::Refused(Layer::Webhook, _), Ok(_)) => None,
+        (Expect::Refused(layer, fragments), Err(e)) => {
+            let text = told(&e);
+            let right = *layer != Layer::Webhook
+                && code(&e) == Some(422)
+                && fragments.iter().all(|fragment| text.contains(fragment));
+            (!right).then(|| format!("should be refused by {layer:?} with {fragments:?}: {text}"))
+        }
+        (Expect::Refused(..), Ok(_)) => Some("should be refused".to_owned()),
+        (Expect::Admitted(_), Err(e)) => Some(format!("should be admitted: {}", told(&e))),
+    })
+}
+
+#[test]
+fn every_case_ends_as_the_list_says() {
+    run(async |fleet: &Fleet| {
+        let hub = fleet.hub();
+        hub.namespace(NAMESPACE).await?;
+        let mut complaints = Vec::new();
+        for case in cases::all()
+            .iter()
+            .filter(|case| case.setup != Setup::WithWebhooks)
+        {
+            if let Some(complaint) = complaint(hub, case).await? {
+                complaints.push(format!("{}: {complaint}", case.name));
+            }
+        }
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+        let api = hub.any(kinds::GLANCE.0, kinds::GLANCE.1, Some(NAMESPACE));
+        api.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default())
+            .await?;
+        Ok(())
+    });
+}
