@@ -127,6 +127,9 @@ pub fn download(from: &Path, module: &str) -> Result<PathBuf, Error> {
         Ok(found) => found.error,
         Err(_) => String::from_utf8_lossy(&output.stderr).into_owned(),
     };
+    if cause.contains("requires go >= ") {
+        return Err(Error::OldGo(one_line(&cause)));
+    }
     Err(Error::Download {
         module: module.to_owned(),
         cause: one_line(&cause),
