@@ -18,7 +18,7 @@ use target_registry::Unresolved;
 
 use super::finalizers;
 use crate::{
-    cluster::{Target, placed_on},
+    cluster::{Target, cluster_label, placed_on},
     context::Context,
     duration::go_duration,
     names,
@@ -89,6 +89,7 @@ pub async fn run(
             }
             notices.push(Notice::normal(events::DATABASE_FINALIZED, FINALIZED));
         } else {
+            ctx.metrics.children_abandoned(cluster_label(&current));
             notices.push(Notice::warning(
                 events::REMOTE_CHILDREN_ABANDONED,
                 ABANDONED_DATABASE,
@@ -149,7 +150,7 @@ fn reach(ctx: &Context, glance: &Glance) -> Reach {
             if unresolved.may_abandon() && windows.passed() {
                 Reach::Gone
             } else {
-                Reach::Wait(windows.verdict(cluster, &unresolved))
+                Reach::Wait(windows.verdict(cluster, &unresolved, ctx.now()))
             }
         }
     }
@@ -169,11 +170,13 @@ impl Windows {
         self.deleting_for >= self.abandon_after && self.unresolved_for >= self.abandon_after
     }
 
-    fn verdict(&self, cluster: &str, unresolved: &Unresolved) -> Verdict {
+    fn verdict(&self, cluster: &str, unresolved: &Unresolved, now: Timestamp) -> Verdict {
         let message = if unresolved.may_abandon() {
             format!(
-                "target cluster {cluster} does not resolve; waiting at least {} before abandoning its children",
-                go_duration(self.abandon_after)
+                "target cluster {cluster} does not resolve; waiting at least {} before abandoning its children; \
+                 they are given up at {} unless the cluster is registered again",
+                go_duration(self.abandon_after),
+                self.deadline(now)
             )
         } else {
             format!(
@@ -181,6 +184,15 @@ impl Windows {
             )
         };
         Verdict::no(reasons::TARGET_CLUSTER_UNAVAILABLE, message)
+    }
+
+    /// When both windows will have passed, rounded up: a text that moved with every pass would rewrite the status.
+    fn deadline(&self, now: Timestamp) -> Timestamp {
+        const STEP: i64 = 5;
+        let passed = self.deleting_for.min(self.unresolved_for);
+        let left = self.abandon_after.saturating_sub(passed).as_secs();
+        let second = now.as_second() + i64::try_from(left).unwrap_or(i64::MAX / 2);
+        Timestamp::from_second((second / STEP + 1) * STEP).unwrap_or(now)
     }
 }
 
@@ -252,17 +264,23 @@ mod tests {
     }
 
     #[test]
-    fn the_hold_names_the_cluster_and_the_window() {
-        let verdict = windows(1, 1).verdict(
-            "edge-1",
-            &Unresolved::NotRegistered {
-                name: "edge-1".into(),
-            },
-        );
+    fn the_hold_names_the_cluster_the_window_and_the_deadline() {
+        let gone = Unresolved::NotRegistered {
+            name: "edge-1".into(),
+        };
+        let now = Timestamp::from_second(1_800_000_001).unwrap();
+        let verdict = windows(100, 1).verdict("edge-1", &gone, now);
         assert_eq!(
             verdict.message,
-            "target cluster edge-1 does not resolve; waiting at least 5m0s before abandoning its children"
+            "target cluster edge-1 does not resolve; waiting at least 5m0s before abandoning its children; they are \
+             given up at 2027-01-15T08:05:05Z unless the cluster is registered again"
         );
         assert_eq!(verdict.reason, "TargetClusterUnavailable");
+        // A second later the younger window is a second further on: the deadline stands still.
+        let later = Timestamp::from_second(1_800_000_002).unwrap();
+        assert_eq!(
+            windows(101, 2).verdict("edge-1", &gone, later).message,
+            verdict.message
+        );
     }
 }

@@ -25,7 +25,7 @@ use crate::{
         Halt, Instruments, Pass, StepId, Summary,
         notice::Notice,
         persist,
-        report::{REQUEUE_SECRETS, StatusChange, StepError, Verdict},
+        report::{ErrorKind, REQUEUE_SECRETS, StatusChange, StepError, Verdict},
     },
 };
 
@@ -185,16 +185,17 @@ async fn delete(
         Err(error) => {
             // The CR must say why it does not go; that must not keep the failure from being retried.
             let mut pass = open(ctx, glance);
-            let failed = pass.fold::<()>(StepId::Secrets, Err(error.clone()));
-            debug_assert!(failed.is_err());
             pass.set(
                 SECRETS_READY,
                 Verdict::no(reasons::RECONCILE_ERROR, format!("tearing down: {error}")),
             );
             let mut summary = pass.close();
-            summary
-                .notices
-                .push(Notice::warning("TeardownFailed", error.message.clone()));
+            if error.kind != ErrorKind::Conflict {
+                summary
+                    .notices
+                    .push(Notice::warning("TeardownFailed", error.message.clone()));
+            }
+            summary.error = Some(error);
             persist_and_act(ctx, api, Arc::clone(glance), summary).await
         }
     }
@@ -255,7 +256,6 @@ fn apply_change(status: &mut GlanceStatus, change: StatusChange) {
     match change {
         StatusChange::Endpoint(endpoint) => status.endpoint = Some(endpoint),
         StatusChange::InstalledRelease(release) => status.installed_release = Some(release),
-        StatusChange::TargetClusterUid(uid) => status.target_cluster_uid = Some(uid),
         StatusChange::UpgradePhase(phase) => status.upgrade_phase = Some(phase),
         StatusChange::UpgradeTo(release) => {
             status.target_release = Some(release);

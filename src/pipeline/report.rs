@@ -45,8 +45,6 @@ pub enum StatusChange {
     Endpoint(String),
     /// Sets `status.installedRelease`.
     InstalledRelease(String),
-    /// Sets `status.targetClusterUID`.
-    TargetClusterUid(String),
     /// Sets `status.upgradePhase`.
     UpgradePhase(UpgradePhase),
     /// Begins an upgrade to this release: `status.targetRelease`, and the first phase.
