@@ -287,6 +287,43 @@ mod tests {
     use strum::IntoEnumIterator;
 
     use super::*;
+    use crate::testing;
+
+    struct Bench {
+        glance: Glance,
+        metrics: Metrics,
+        failures: StepFailures<String>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                glance: testing::glance("images"),
+                metrics: Metrics::new().unwrap(),
+                failures: StepFailures::new(),
+            }
+        }
+
+        fn pass(&self) -> Pass<'_> {
+            let instruments = Instruments {
+                metrics: &self.metrics,
+                failures: &self.failures,
+                cluster: "edge-1",
+            };
+            Pass::open(&self.glance, instruments, Timestamp::UNIX_EPOCH)
+        }
+    }
+
+    async fn fails(kind: ErrorKind) -> Result<Report<()>, StepError> {
+        Err(StepError::new(kind, "it does not work"))
+    }
+
+    fn reason(summary: &Summary, type_: &str) -> Option<String> {
+        summary
+            .conditions
+            .get(type_)
+            .map(|condition| condition.reason.clone())
+    }
 
     #[test]
     fn the_steps_are_the_documented_ones_in_the_documented_order() {
@@ -309,5 +346,119 @@ mod tests {
                 ("DBPurge", "DBPurgeReady"),
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_step_that_panics_fails_alone_and_is_counted() {
+        let bench = Bench::new();
+        let mut pass = bench.pass();
+        let panicking = async {
+            if pass_is_odd() {
+                panic!("a bug");
+            }
+            Ok(Report::done(()))
+        };
+        let halt = pass.step(StepId::Hpa, panicking).await.unwrap_err();
+        assert!(matches!(halt, Halt::Failed));
+        let fine = async { Ok(Report::with(Verdict::yes("NetworkPolicyReady", ""), ())) };
+        pass.step(StepId::NetworkPolicy, fine).await.unwrap();
+        let summary = pass.close();
+        assert_eq!(summary.error.unwrap().kind, ErrorKind::Panic);
+        assert!(summary.conditions.is_true("NetworkPolicyReady"));
+        let page = bench.metrics.encode();
+        assert!(page.contains(
+            "glance_operator_reconcile_errors_total{cluster=\"edge-1\",condition_type=\"HPAReady\",sub_reconciler=\"HPA\"} 1"
+        ), "{page}");
+        assert!(page.contains(
+            "glance_operator_reconcile_duration_seconds_count{cluster=\"edge-1\",sub_reconciler=\"HPA\"} 1"
+        ), "{page}");
+    }
+
+    /// Keeps the compiler from seeing that the step above never returns.
+    fn pass_is_odd() -> bool {
+        std::hint::black_box(true)
+    }
+
+    #[tokio::test]
+    async fn a_single_failure_demotes_nothing_and_the_third_in_a_row_is_shown() {
+        let bench = Bench::new();
+        for (pass_number, shown) in [(1, false), (2, false), (3, true), (4, true)] {
+            let mut pass = bench.pass();
+            pass.step(StepId::Hpa, fails(ErrorKind::Api))
+                .await
+                .unwrap_err();
+            let reason = reason(&pass.close(), "HPAReady");
+            assert_eq!(
+                reason.as_deref(),
+                shown.then_some("ReconcileError"),
+                "pass {pass_number}"
+            );
+        }
+        let mut pass = bench.pass();
+        let healed = async { Ok(Report::with(Verdict::yes("HPAReady", ""), ())) };
+        pass.step(StepId::Hpa, healed).await.unwrap();
+        let mut pass = bench.pass();
+        pass.step(StepId::Hpa, fails(ErrorKind::Api))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            reason(&pass.close(), "HPAReady"),
+            None,
+            "the row was broken"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_the_next_try_cannot_cure_is_shown_at_once_and_a_conflict_never() {
+        for (kind, shown) in [
+            (ErrorKind::Forbidden, true),
+            (ErrorKind::Invalid, true),
+            (ErrorKind::Refused, true),
+            (ErrorKind::Api, false),
+            (ErrorKind::Timeout, false),
+        ] {
+            let bench = Bench::new();
+            let mut pass = bench.pass();
+            pass.step(StepId::Deployment, fails(kind))
+                .await
+                .unwrap_err();
+            assert_eq!(
+                reason(&pass.close(), "DeploymentReady").is_some(),
+                shown,
+                "{kind:?}"
+            );
+        }
+        let bench = Bench::new();
+        for _ in 0..5 {
+            let mut pass = bench.pass();
+            pass.step(StepId::Hpa, fails(ErrorKind::Conflict))
+                .await
+                .unwrap_err();
+            assert_eq!(reason(&pass.close(), "HPAReady"), None);
+        }
+        assert!(!bench.metrics.encode().contains("reconcile_errors_total{"));
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_the_pass_and_is_no_error() {
+        let bench = Bench::new();
+        let mut pass = bench.pass();
+        let waiting = async {
+            Ok(Report::<()>::waiting(
+                Verdict::no("WaitingForDBCredentials", "soon"),
+                report::REQUEUE_SECRETS,
+            ))
+        };
+        let halt = pass.step(StepId::Secrets, waiting).await.unwrap_err();
+        assert!(matches!(halt, Halt::Wait));
+        pass.requeue(Duration::from_mins(10));
+        let summary = pass.close();
+        assert!(summary.error.is_none());
+        assert_eq!(
+            summary.requeue,
+            Some(report::REQUEUE_SECRETS),
+            "the shortest wish wins"
+        );
+        assert!(!bench.metrics.encode().contains("reconcile_errors_total{"));
     }
 }
