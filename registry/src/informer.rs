@@ -1,5 +1,6 @@
 //! What is known of one kind on one cluster, kept up to date by watches.
 
+pub(crate) mod feed;
 pub(crate) mod leg;
 mod store;
 
@@ -13,6 +14,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::{
+    feed::Feed,
     leg::{Legs, Sink},
     store::{Source, Store, key},
 };
@@ -256,8 +258,12 @@ async fn run(inner: Arc<Inner>, leg: usize, legs: Legs, stop: CancellationToken)
     };
     let spec = &inner.spec;
     let make = || {
-        let namespace = sink.scope().map(str::to_owned);
-        legs.leg(spec.kind, namespace, spec.selector.clone(), spec.payload)
+        legs.leg(Feed {
+            kind: spec.kind,
+            namespace: sink.scope().map(str::to_owned),
+            selector: spec.selector.clone(),
+            payload: spec.payload,
+        })
     };
     stop.run_until_cancelled(leg::supervise(make, &sink)).await;
     inner.change(|store| store.clear(sink.scope()));

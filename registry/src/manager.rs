@@ -2,6 +2,7 @@
 //! and publishes. Everything that waits for a network is a task of its own.
 
 mod attempt;
+mod member;
 mod secrets;
 
 use std::{
@@ -14,13 +15,14 @@ use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use self::attempt::{Attempt, Goal, Outcome, Report};
+use self::{
+    attempt::{Attempt, Goal, Outcome, Report},
+    member::{Member, Trouble},
+};
 use crate::{
-    Cause, Cluster, ClusterState, Registration, RegistrationError, RegistryOptions, State,
-    client::{Shared as Keepsakes, Throttle},
-    metrics::ClusterMetrics,
+    Cause, Cluster, Registration, RegistrationError, RegistryOptions, State,
     registration::{Content, ContentHash},
-    registry::{Entry, Shared},
+    registry::Shared,
 };
 
 /// Attempts to connect that run at one time. Black holes take some seconds each, so it is far above
@@ -76,23 +78,6 @@ struct Owner {
     listed: bool,
     /// Counts attempts, to tell a report of the present one from a late one.
     attempts: u64,
-}
-
-/// One registration.
-struct Member {
-    state: ClusterState,
-    /// The content that was judged last, whatever came of it.
-    seen: Option<ContentHash>,
-    /// The generation in use, and what it was made from.
-    current: Option<(Arc<Cluster>, Arc<Registration>)>,
-    attempt: Option<Attempt>,
-    /// Whether anything is known about it: refused, or an attempt ended.
-    tried: bool,
-    /// The cluster this name has led to so far.
-    pin: Option<String>,
-    generation: u64,
-    keepsakes: Keepsakes,
-    permits: Arc<Semaphore>,
 }
 
 // === impl Owner ===
@@ -207,7 +192,7 @@ impl Owner {
         }
         tracing::info!(
             cluster = member.state.name,
-            namespaces = %scope_text(&registration),
+            namespaces = %member::scope(&registration),
             server = registration.server(),
             "building the cluster from its registration Secret"
         );
@@ -375,48 +360,8 @@ impl Owner {
         }
     }
 
-    fn publish(
-        &self,
-        member: &mut Member,
-        state: State,
-        trouble: Option<(Cause, String, Option<Timestamp>)>,
-    ) {
-        let old = &member.state;
-        let (cause, detail, next_try) = match trouble {
-            Some((cause, detail, next_try)) => (Some(cause), detail, next_try),
-            None => (None, String::new(), None),
-        };
-        let same = old.state == state && old.cause == cause;
-        let since = if same { old.since } else { Timestamp::now() };
-        let cluster = member.current.as_ref().map(|(cluster, _)| cluster.clone());
-        let registration = member.attempt.as_ref().map(|attempt| &attempt.registration);
-        let registration = member
-            .current
-            .as_ref()
-            .map(|(_, registration)| registration)
-            .or(registration);
-        let namespaces = registration.and_then(|registration| registration.namespaces());
-        let next = ClusterState {
-            name: old.name.clone(),
-            state,
-            cause,
-            detail,
-            since,
-            next_try,
-            server: registration.map(|registration| registration.server()),
-            uid: member.pin.clone(),
-            version: cluster.as_ref().and_then(|cluster| cluster.version()),
-            namespaces: namespaces.into_iter().flatten().cloned().collect(),
-            generation: cluster.as_ref().map_or(0, |cluster| cluster.generation()),
-        };
-        // A further failed try concerns nobody who waits.
-        let notify = !(same && old.generation == next.generation && state != State::Connected);
-        member.keepsakes.metrics.state(state);
-        member.state = next.clone();
-        let entry = Entry {
-            state: Arc::new(next),
-            cluster,
-        };
+    fn publish(&self, member: &mut Member, state: State, trouble: Option<Trouble>) {
+        let (entry, notify) = member.turn(state, trouble);
         self.shared.publish(&member.state.name, Some(entry), notify);
     }
 }
@@ -433,43 +378,4 @@ fn join(shared: &Shared, cluster: Arc<Cluster>) {
             );
         }
     });
-}
-
-fn scope_text(registration: &Registration) -> String {
-    match registration.namespaces() {
-        Some(namespaces) => namespaces
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(","),
-        None => "all".to_owned(),
-    }
-}
-
-// === impl Member ===
-
-impl Member {
-    fn new(name: &str, options: &RegistryOptions) -> Self {
-        Self {
-            state: ClusterState::pending(name),
-            seen: None,
-            current: None,
-            attempt: None,
-            tried: false,
-            pin: None,
-            generation: 0,
-            keepsakes: Keepsakes {
-                throttle: Arc::new(Throttle::default()),
-                metrics: ClusterMetrics::target(name, options.client.metrics.clone()),
-            },
-            permits: Arc::new(Semaphore::new(options.client.max_in_flight)),
-        }
-    }
-
-    /// Ends the attempt that is under way.
-    fn give_up(&mut self) {
-        if let Some(attempt) = self.attempt.take() {
-            attempt.stop.cancel();
-        }
-    }
 }

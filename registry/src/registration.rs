@@ -5,6 +5,7 @@
 //! somewhere. So it is judged as plain data before anything that could act on it sees it.
 
 mod document;
+mod entry;
 mod refusal;
 
 use std::collections::BTreeSet;

@@ -6,29 +6,24 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, TryStreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt};
 use kube::{
-    Api, Client,
-    api::{DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams},
-    core::{PartialObjectMeta, Status},
+    Client,
+    api::{DynamicObject, WatchEvent},
 };
 use tokio::{sync::watch, time::Instant};
 
-use super::{Payload, Phase};
+use super::{
+    Phase,
+    feed::{Feed, IDLE},
+};
 use crate::{
-    Kind,
     backoff::{Backoff, jittered},
     capability::Capabilities,
     client::Connection,
     failure::{error_code, error_text},
     metrics::ClusterMetrics,
 };
-
-/// Longest life of one watch, in seconds. Load balancers drop what is silent for 240 s or less.
-const WATCH_SECONDS: u32 = 180;
-
-/// What a server may be late in ending a watch before the connection counts as dead.
-const WATCH_MARGIN: Duration = Duration::from_secs(5);
 
 /// A watch that ends sooner than this and brought nothing is a failure.
 const SHORT: Duration = Duration::from_secs(5);
@@ -40,20 +35,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Failures in a row after which what is known counts as stale.
 const STALE_AFTER: u32 = 3;
 
-/// Objects per page of a list: metadata is small, whole objects are not.
-const fn page_size(payload: Payload) -> u32 {
-    match payload {
-        Payload::Metadata => 500,
-        Payload::Full => 100,
-    }
-}
-
-/// What is listed and watched.
+/// What is listed and watched, and what that needs.
 pub(crate) struct Leg {
-    kind: Kind,
-    namespace: Option<String>,
-    selector: Option<String>,
-    payload: Payload,
+    feed: Feed,
     of: Legs,
 }
 
@@ -97,15 +81,13 @@ enum End {
     },
 }
 
-type Events = BoxStream<'static, Result<WatchEvent<DynamicObject>, kube::Error>>;
-
 /// Runs legs that `make` makes, one after the other. A panic in a function of the owner costs one
 /// try, not the leg.
 pub(crate) async fn supervise(make: impl Fn() -> Leg, sink: &dyn Sink) {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
     loop {
         let leg = make();
-        let (kind, metrics) = (leg.kind, leg.of.metrics.clone());
+        let (kind, metrics) = (leg.feed.kind, leg.of.metrics.clone());
         if AssertUnwindSafe(leg.run(sink))
             .catch_unwind()
             .await
@@ -121,18 +103,9 @@ pub(crate) async fn supervise(make: impl Fn() -> Leg, sink: &dyn Sink) {
 // === impl Legs ===
 
 impl Legs {
-    pub(crate) fn leg(
-        &self,
-        kind: Kind,
-        namespace: Option<String>,
-        selector: Option<String>,
-        payload: Payload,
-    ) -> Leg {
+    pub(crate) fn leg(&self, feed: Feed) -> Leg {
         Leg {
-            kind,
-            namespace,
-            selector,
-            payload,
+            feed,
             of: self.clone(),
         }
     }
@@ -156,7 +129,7 @@ impl Leg {
                 End::NotServed => {
                     resume = None;
                     if served {
-                        tracing::info!(kind = %self.kind, "kind is not served, waiting for it");
+                        tracing::info!(kind = %self.feed.kind, "kind is not served, waiting for it");
                         sink.gone();
                     }
                     served = false;
@@ -165,12 +138,12 @@ impl Leg {
                     continue;
                 }
                 End::Forbidden(reason) => {
-                    self.of.metrics.restart(self.kind.kind);
+                    self.of.metrics.restart(self.feed.kind.kind);
                     sink.phase(Phase::Forbidden(reason));
                 }
                 End::Failed { code, reason } => {
-                    self.of.metrics.restart(self.kind.kind);
-                    tracing::debug!(kind = %self.kind, %reason, "watch failed");
+                    self.of.metrics.restart(self.feed.kind.kind);
+                    tracing::debug!(kind = %self.feed.kind, %reason, "watch failed");
                     if resume.is_none() || code == Some(401) || backoff.tries() + 1 >= STALE_AFTER {
                         sink.phase(Phase::Failing(reason));
                     }
@@ -209,18 +182,17 @@ impl Leg {
         };
         loop {
             *resume = Some(version.clone());
-            let mut events = match self.watch(client, &version).await {
+            let mut events = match self.feed.watch(client, &version).await {
                 Ok(events) => events,
                 Err(error) => return End::from(&error),
             };
             sink.phase(Phase::Synced);
             let opened = Instant::now();
             let mut quiet = true;
-            let idle = Duration::from_secs(WATCH_SECONDS.into()) + WATCH_MARGIN;
             let end = loop {
-                match tokio::time::timeout(idle, events.next()).await {
+                match tokio::time::timeout(IDLE, events.next()).await {
                     Err(_) | Ok(None) => break None,
-                    Ok(Some(event)) => match self.take(event, sink) {
+                    Ok(Some(event)) => match take(event, sink) {
                         Ok(next) => {
                             if quiet {
                                 quiet = false;
@@ -247,37 +219,6 @@ impl Leg {
         }
     }
 
-    /// One event; answers the version to resume from.
-    fn take(
-        &self,
-        event: Result<WatchEvent<DynamicObject>, kube::Error>,
-        sink: &dyn Sink,
-    ) -> Result<String, End> {
-        let version = |object: &DynamicObject| {
-            object
-                .metadata
-                .resource_version
-                .clone()
-                .filter(|v| !v.is_empty())
-                .ok_or(End::Expired)
-        };
-        match event {
-            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                let version = version(&object)?;
-                sink.put(self.typed(object), false);
-                Ok(version)
-            }
-            Ok(WatchEvent::Deleted(object)) => {
-                let version = version(&object)?;
-                sink.remove(self.typed(object));
-                Ok(version)
-            }
-            Ok(WatchEvent::Bookmark(bookmark)) => Ok(bookmark.metadata.resource_version),
-            Ok(WatchEvent::Error(status)) => Err(End::of(Some(status.code), text_of(&status))),
-            Err(error) => Err(End::from(&error)),
-        }
-    }
-
     /// Lists everything, page by page; answers the version the list is of.
     async fn list(
         &self,
@@ -285,38 +226,23 @@ impl Leg {
         served: &mut bool,
         sink: &dyn Sink,
     ) -> Result<String, End> {
-        let mut params = ListParams {
-            limit: Some(page_size(self.payload)),
-            ..Default::default()
-        };
-        params.label_selector.clone_from(&self.selector);
+        let mut token = None;
         let mut begun = false;
         loop {
-            let page =
-                match self.payload {
-                    Payload::Full => self.full(client).list(&params).await,
-                    Payload::Metadata => self.partial(client).list(&params).await.map(|list| {
-                        kube::core::ObjectList {
-                            types: list.types,
-                            metadata: list.metadata,
-                            items: list.items.into_iter().map(whole).collect(),
-                        }
-                    }),
-                };
+            let page = self.feed.page(client, token).await;
             let page = page.map_err(|error| End::from(&error))?;
             if !std::mem::replace(&mut begun, true) {
                 if !std::mem::replace(served, true) {
-                    tracing::info!(kind = %self.kind, "kind is served now");
+                    tracing::info!(kind = %self.feed.kind, "kind is served now");
                     sink.served();
                 }
                 sink.begin();
             }
             for object in page.items {
-                sink.put(self.typed(object), true);
+                sink.put(object, true);
             }
-            let token = page.metadata.continue_.filter(|token| !token.is_empty());
+            token = page.metadata.continue_.filter(|token| !token.is_empty());
             if token.is_some() {
-                params.continue_token = token;
                 continue;
             }
             let version = page.metadata.resource_version.filter(|v| !v.is_empty());
@@ -328,32 +254,6 @@ impl Leg {
         }
     }
 
-    async fn watch(&self, client: &Client, version: &str) -> Result<Events, kube::Error> {
-        // Not all at the same second for ever.
-        let seconds = jittered(Duration::from_secs(WATCH_SECONDS.into())).as_secs();
-        let params = WatchParams {
-            label_selector: self.selector.clone(),
-            timeout: Some(u32::try_from(seconds).unwrap_or(WATCH_SECONDS)),
-            bookmarks: true,
-            ..Default::default()
-        };
-        Ok(match self.payload {
-            Payload::Full => self.full(client).watch(&params, version).await?.boxed(),
-            Payload::Metadata => {
-                let events = self.partial(client).watch(&params, version).await?;
-                events
-                    .map_ok(|event| match event {
-                        WatchEvent::Added(object) => WatchEvent::Added(whole(object)),
-                        WatchEvent::Modified(object) => WatchEvent::Modified(whole(object)),
-                        WatchEvent::Deleted(object) => WatchEvent::Deleted(whole(object)),
-                        WatchEvent::Bookmark(bookmark) => WatchEvent::Bookmark(bookmark),
-                        WatchEvent::Error(status) => WatchEvent::Error(status),
-                    })
-                    .boxed()
-            }
-        })
-    }
-
     /// A server that does not serve a kind answers "forbidden" to whoever may not read it, too.
     async fn explain(&self, end: End) -> End {
         let End::Forbidden(reason) = end else {
@@ -362,7 +262,7 @@ impl Leg {
         match self
             .of
             .capabilities
-            .serves(&self.of.connection.unary(), &self.kind)
+            .serves(&self.of.connection.unary(), &self.feed.kind)
             .await
         {
             Ok(false) => End::NotServed,
@@ -373,54 +273,56 @@ impl Leg {
     /// Ends when the cluster says that it serves the kind.
     async fn until_served(&mut self) {
         // What said "served" until now was wrong.
-        self.of.capabilities.forget(&self.kind).await;
+        self.of.capabilities.forget(&self.feed.kind).await;
         loop {
             tokio::time::sleep(jittered(LOOK)).await;
             match self
                 .of
                 .capabilities
-                .serves(&self.of.connection.unary(), &self.kind)
+                .serves(&self.of.connection.unary(), &self.feed.kind)
                 .await
             {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(error) => tracing::debug!(kind = %self.kind, %error, "cannot ask for the kind"),
+                Err(error) => {
+                    tracing::debug!(kind = %self.feed.kind, %error, "cannot ask for the kind");
+                }
             }
         }
     }
+}
 
-    fn full(&self, client: &Client) -> Api<DynamicObject> {
-        self.kind.api(client.clone(), self.namespace.as_deref())
-    }
-
-    fn partial(&self, client: &Client) -> Api<PartialObjectMeta<DynamicObject>> {
-        let resource = self.kind.api_resource();
-        match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        }
-    }
-
-    /// Items of a list do not say what they are, partial ones say something else.
-    fn typed(&self, mut object: DynamicObject) -> DynamicObject {
-        object.types = Some(TypeMeta {
-            api_version: self.kind.api_version(),
-            kind: self.kind.kind.to_owned(),
-        });
+/// One event; answers the version to resume from.
+fn take(
+    event: Result<WatchEvent<DynamicObject>, kube::Error>,
+    sink: &dyn Sink,
+) -> Result<String, End> {
+    let version = |object: &DynamicObject| {
         object
+            .metadata
+            .resource_version
+            .clone()
+            .filter(|v| !v.is_empty())
+            .ok_or(End::Expired)
+    };
+    match event {
+        Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+            let version = version(&object)?;
+            sink.put(object, false);
+            Ok(version)
+        }
+        Ok(WatchEvent::Deleted(object)) => {
+            let version = version(&object)?;
+            sink.remove(object);
+            Ok(version)
+        }
+        Ok(WatchEvent::Bookmark(bookmark)) => Ok(bookmark.metadata.resource_version),
+        Ok(WatchEvent::Error(status)) => {
+            let code = Some(status.code);
+            Err(End::of(code, error_text(&kube::Error::Api(status))))
+        }
+        Err(error) => Err(End::from(&error)),
     }
-}
-
-fn whole(partial: PartialObjectMeta<DynamicObject>) -> DynamicObject {
-    DynamicObject {
-        types: None,
-        metadata: partial.metadata,
-        data: serde_json::Value::Object(serde_json::Map::new()),
-    }
-}
-
-fn text_of(status: &Status) -> String {
-    error_text(&kube::Error::Api(Box::new(status.clone())))
 }
 
 // === impl End ===

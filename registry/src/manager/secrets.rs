@@ -13,6 +13,7 @@ use crate::{
     Cluster, Kind, Payload,
     informer::{
         Phase,
+        feed::Feed,
         leg::{self, Sink},
     },
     is_registration,
@@ -36,15 +37,18 @@ pub(super) fn watch(
     inbox: mpsc::UnboundedSender<Message>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let legs = hub.legs();
+    let feed = Feed {
+        kind: SECRET,
+        namespace: Some(namespace),
+        selector: None,
+        payload: Payload::Full,
+    };
     let sink = IntoOwner {
         inbox,
         listed: Mutex::default(),
         phase: Mutex::new(Phase::Starting),
     };
-    async move {
-        let make = || legs.leg(SECRET, Some(namespace.clone()), None, Payload::Full);
-        leg::supervise(make, &sink).await;
-    }
+    async move { leg::supervise(|| legs.leg(feed.clone()), &sink).await }
 }
 
 // === impl IntoOwner ===

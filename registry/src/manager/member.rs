@@ -1,0 +1,111 @@
+//! One registration, as the owner keeps it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+
+use super::attempt::Attempt;
+use crate::{
+    Cause, Cluster, ClusterState, Registration, RegistryOptions, State,
+    client::{Shared as Keepsakes, Throttle},
+    metrics::ClusterMetrics,
+    registration::ContentHash,
+    registry::Entry,
+};
+
+/// Why a registration is not as it should be: the kind, in words, and when it is tried again.
+pub(super) type Trouble = (Cause, String, Option<Timestamp>);
+
+/// One registration.
+pub(super) struct Member {
+    pub(super) state: ClusterState,
+    /// The content that was judged last, whatever came of it.
+    pub(super) seen: Option<ContentHash>,
+    /// The generation in use, and what it was made from.
+    pub(super) current: Option<(Arc<Cluster>, Arc<Registration>)>,
+    pub(super) attempt: Option<Attempt>,
+    /// Whether anything is known about it: refused, or an attempt ended.
+    pub(super) tried: bool,
+    /// The cluster this name has led to so far.
+    pub(super) pin: Option<String>,
+    pub(super) generation: u64,
+    pub(super) keepsakes: Keepsakes,
+    pub(super) permits: Arc<Semaphore>,
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn new(name: &str, options: &RegistryOptions) -> Self {
+        Self {
+            state: ClusterState::pending(name),
+            seen: None,
+            current: None,
+            attempt: None,
+            tried: false,
+            pin: None,
+            generation: 0,
+            keepsakes: Keepsakes {
+                throttle: Arc::new(Throttle::default()),
+                metrics: ClusterMetrics::target(name, options.client.metrics.clone()),
+            },
+            permits: Arc::new(Semaphore::new(options.client.max_in_flight)),
+        }
+    }
+
+    /// Ends the attempt that is under way.
+    pub(super) fn give_up(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            attempt.stop.cancel();
+        }
+    }
+
+    /// Enters a state; answers what is to be published, and whether it concerns who waits.
+    pub(super) fn turn(&mut self, state: State, trouble: Option<Trouble>) -> (Entry, bool) {
+        let old = &self.state;
+        let (cause, detail, next_try) = match trouble {
+            Some((cause, detail, next_try)) => (Some(cause), detail, next_try),
+            None => (None, String::new(), None),
+        };
+        let same = old.state == state && old.cause == cause;
+        let cluster = self.current.as_ref().map(|(cluster, _)| cluster.clone());
+        let registration = match (&self.current, &self.attempt) {
+            (Some((_, registration)), _) => Some(registration),
+            (None, Some(attempt)) => Some(&attempt.registration),
+            (None, None) => None,
+        };
+        let namespaces = registration.and_then(|registration| registration.namespaces());
+        let next = ClusterState {
+            name: old.name.clone(),
+            state,
+            cause,
+            detail,
+            since: if same { old.since } else { Timestamp::now() },
+            next_try,
+            server: registration.map(|registration| registration.server()),
+            uid: self.pin.clone(),
+            version: cluster.as_ref().and_then(|cluster| cluster.version()),
+            namespaces: namespaces.into_iter().flatten().cloned().collect(),
+            generation: cluster.as_ref().map_or(0, |cluster| cluster.generation()),
+        };
+        // A further failed try concerns nobody who waits.
+        let notify = !same || old.generation != next.generation || state == State::Connected;
+        self.keepsakes.metrics.state(state);
+        self.state = next.clone();
+        let state = Arc::new(next);
+        (Entry { state, cluster }, notify)
+    }
+}
+
+/// The declared namespaces as one word.
+pub(super) fn scope(registration: &Registration) -> String {
+    match registration.namespaces() {
+        Some(names) => names
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(","),
+        None => "all".to_owned(),
+    }
+}
