@@ -12,6 +12,7 @@ use std::{
 };
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use glance_api::schema::SchemaError;
 
 use crate::{duration, telemetry::LogArgs};
 
@@ -46,6 +47,8 @@ pub struct Cli {
 pub enum Command {
     /// Run the operator; the same as no subcommand
     Run(Box<RunArgs>),
+    /// Print the custom resource definitions
+    Crds,
 }
 
 /// The operator's own flags.
@@ -185,6 +188,12 @@ impl From<clap::Error> for Usage {
         }
         Self { text, exit_code }
     }
+}
+
+/// The custom resource definitions as they are shipped, one YAML document each.
+pub fn crds() -> Result<String, SchemaError> {
+    let definitions = glance_api::schema::crds()?;
+    Ok(definitions.into_iter().map(|(_, yaml)| yaml).collect())
 }
 
 /// Go's flag package takes `-flag` for `--flag`; clap would read five short flags.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use glance_operator::{
     app,
-    cli::{Cli, Command},
+    cli::{self, Cli, Command},
 };
 
 fn main() -> ExitCode {
@@ -25,10 +25,11 @@ fn main() -> ExitCode {
     }
     match command {
         Command::Run(args) => run(*args),
+        Command::Crds => crds(),
     }
 }
 
-fn run(args: glance_operator::cli::RunArgs) -> ExitCode {
+fn run(args: cli::RunArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -42,7 +43,29 @@ fn run(args: glance_operator::cli::RunArgs) -> ExitCode {
     match runtime.block_on(app::run(args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// To the log, where whoever looks for the reason looks first; without a log in plain words.
+fn report(error: &anyhow::Error) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::error!(target: "glance_operator", "{error:#}");
+    } else {
+        eprintln!("{error:#}");
+    }
+}
+
+fn crds() -> ExitCode {
+    match cli::crds() {
+        Ok(yaml) => {
+            print!("{yaml}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }

@@ -6,8 +6,10 @@ use super::*;
 
 fn parse(args: &[&str]) -> Result<RunArgs, Usage> {
     let args = std::iter::once("glance-operator").chain(args.iter().copied());
-    let Command::Run(args) = Cli::parse_from_args(args.map(OsString::from))?.into_command();
-    Ok(*args)
+    match Cli::parse_from_args(args.map(OsString::from))?.into_command() {
+        Command::Run(args) => Ok(*args),
+        Command::Crds => panic!("these are not the operator's arguments"),
+    }
 }
 
 fn on(address: &str) -> Listen {
@@ -127,6 +129,7 @@ fn concurrency_of_nothing_means_two(#[case] value: &str, #[case] expected: usize
 #[case(&["--zap-encoder=xml"], "xml")]
 #[case(&["--local-probe=magic"], "magic")]
 #[case(&["--namespace"], "--namespace")]
+#[case(&["crds", "leftover"], "leftover")]
 fn mistakes_end_in_usage_and_exit_code_one(#[case] args: &[&str], #[case] names: &str) {
     let usage = parse(args).unwrap_err();
     assert_eq!(usage.exit_code, 1, "{}", usage.text);
@@ -145,7 +148,22 @@ fn help_lists_the_flags_and_is_no_failure(#[case] arg: &str) {
         "--metrics-bind-address",
         "--clusters-namespace",
         "--zap-devel",
+        "crds",
     ] {
         assert!(usage.text.contains(flag), "{flag}: {}", usage.text);
     }
+}
+
+#[test]
+fn crds_prints_both_kinds_as_yaml_documents() {
+    let text = crds().unwrap();
+    let kinds: Vec<String> = text
+        .split("---\n")
+        .skip(1)
+        .map(|document| {
+            let crd: serde_json::Value = serde_saphyr::from_str(document).unwrap();
+            crd["spec"]["names"]["kind"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(kinds, ["Glance", "GlanceBackend"]);
 }
