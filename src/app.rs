@@ -137,14 +137,17 @@ async fn lead(
         metrics: metrics.clone(),
         events: publisher.clone(),
     };
-    let on_lost = || {
-        tracing::error!("leader election lost");
-        std::process::exit(1);
-    };
+    // Said by the elector already; no drain, for another replica may be writing.
+    let on_lost = || std::process::exit(1);
     let (mut leadership, ended) =
         election.start(|| Client::try_from(config), seat.clone(), on_lost)?;
     tokio::select! {
-        _ = leadership.acquired() => {}
+        acquired = leadership.acquired() => {
+            if acquired.is_err() {
+                ended.await?;
+                anyhow::bail!("the leader election ended before it began");
+            }
+        }
         () = stop.cancelled() => {}
     }
     let ended = async move {
@@ -258,6 +261,7 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         backends.wake.clone(),
     ));
     let hub_uid = hub_uid(args, &hub).await;
+    name_hosts(&metrics, &hub, &registry);
     let workers = args.concurrency();
     for name in [glance::CONTROLLER, backend::CONTROLLER] {
         metrics.max_concurrent(name, workers);
@@ -286,6 +290,7 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
     let follow = tokio::spawn(follow_registry(
         registry.clone(),
         Arc::clone(&router),
+        ctx.metrics.clone(),
         stop.clone(),
     ));
     let of_glances = controller::run(
@@ -377,8 +382,14 @@ where
     }
 }
 
-/// Wakes the CRs of a cluster when its registration changes: by the event, not by their poll.
-async fn follow_registry(registry: Registry, router: Arc<Router>, stop: CancellationToken) {
+/// Wakes the CRs of a cluster when its registration changes: by the event, not by their poll. The numbers of a cluster
+/// go with its registration.
+async fn follow_registry(
+    registry: Registry,
+    router: Arc<Router>,
+    metrics: Metrics,
+    stop: CancellationToken,
+) {
     let mut changes = registry.subscribe();
     loop {
         let change = tokio::select! {
@@ -386,7 +397,13 @@ async fn follow_registry(registry: Registry, router: Arc<Router>, stop: Cancella
             () = stop.cancelled() => return,
         };
         match change {
-            Ok(change) => router.wake_cluster(&change.name),
+            Ok(change) => {
+                router.wake_cluster(&change.name);
+                let mut registered = registry.snapshot().into_iter();
+                if registered.all(|cluster| cluster.name != change.name) {
+                    metrics.forget_cluster(&change.name);
+                }
+            }
             Err(RecvError::Lagged(_)) => {
                 for cluster in registry.snapshot() {
                     router.wake_cluster(&cluster.name);
@@ -395,6 +412,18 @@ async fn follow_registry(registry: Registry, router: Arc<Router>, stop: Cancella
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// Lets the metrics of requests name API servers by their hosts.
+fn name_hosts(metrics: &Metrics, hub: &Arc<Cluster>, registry: &Registry) {
+    let (hub, registry) = (Arc::clone(hub), registry.clone());
+    metrics.name_hosts(move |name| {
+        if name == target_registry::LOCAL {
+            return Some(hub.server().to_owned());
+        }
+        let mut clusters = registry.snapshot().into_iter();
+        clusters.find(|cluster| cluster.name == name)?.server
+    });
 }
 
 /// Who this hub is, for the mark on children: a given name, else the UID of its `kube-system` namespace. Without

@@ -9,7 +9,9 @@ use kube::{ResourceExt, runtime::controller::Action};
 use tokio::sync::Semaphore;
 
 use crate::{
-    cluster::placed_on, context::Context, controller::Handler, glance::within,
+    cluster::placed_on,
+    context::Context,
+    controller::{self, Handler, Turn},
     pipeline::report::StepError,
 };
 
@@ -55,16 +57,17 @@ impl Handler<GlanceBackend> for Controller {
         );
     }
 
-    async fn pass(&self, backend: Arc<GlanceBackend>) -> Result<Action, StepError> {
+    async fn admit(&self, backend: &GlanceBackend) -> Turn<'_> {
         let namespace = backend.namespace().unwrap_or_default();
         let parent = self
             .ctx
             .router
             .glance(&namespace, &backend.spec.glance_ref.name);
-        let placement = parent.as_deref().and_then(placed_on).map(str::to_owned);
-        within(&self.ctx, &self.local, placement.as_deref(), || {
-            reconcile::reconcile(&self.ctx, backend)
-        })
-        .await
+        let cluster = parent.as_deref().and_then(placed_on);
+        controller::admit(&self.ctx, &self.local, cluster).await
+    }
+
+    async fn pass(&self, backend: Arc<GlanceBackend>) -> Result<Action, StepError> {
+        reconcile::reconcile(&self.ctx, backend).await
     }
 }

@@ -23,6 +23,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,8 +32,10 @@ use crate::{
     pipeline::report::{ErrorKind, StepError},
 };
 
-/// The longest a pass may take.
+/// The longest a pass may take, once it had its turn.
 const PASS_DEADLINE: Duration = Duration::from_mins(1);
+/// When a pass that found its cluster busy tries again.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// One of the two controllers.
 pub struct Wiring<K>
@@ -58,8 +61,48 @@ pub trait Handler<K>: Send + Sync + 'static {
     fn seen(&self, object: &K);
     /// The watch shows that the CR is gone.
     fn gone(&self, object: &K);
+    /// Waits for the turn of a pass over this CR.
+    fn admit(&self, object: &K) -> impl Future<Output = Turn<'_>> + Send;
     /// One pass.
     fn pass(&self, object: Arc<K>) -> impl Future<Output = Result<Action, StepError>> + Send;
+}
+
+/// Leave to work on the cluster of a CR, for as long as it is held.
+pub enum Turn<'a> {
+    /// One of the hub's own passes.
+    Hub {
+        /// Its place.
+        _place: SemaphorePermit<'a>,
+    },
+    /// One of a target's passes.
+    Target {
+        /// Its place.
+        _place: OwnedSemaphorePermit,
+    },
+    /// The cluster does not resolve: nothing will be sent anywhere but to the hub.
+    Unbounded,
+    /// The cluster has as many passes as it may have.
+    Busy,
+}
+
+/// Waits for a turn on the cluster a CR names. The hub's own passes queue up; a pass over a busy target does not wait,
+/// so that a target which hangs cannot hold up others.
+pub async fn admit<'a>(ctx: &Context, hub: &'a Semaphore, cluster: Option<&str>) -> Turn<'a> {
+    let Some(cluster) = cluster else {
+        return match hub.acquire().await {
+            Ok(place) => Turn::Hub { _place: place },
+            Err(_closed) => Turn::Busy,
+        };
+    };
+    match ctx
+        .registry
+        .resolve(cluster)
+        .map(|cluster| cluster.try_permit())
+    {
+        Ok(Some(place)) => Turn::Target { _place: place },
+        Ok(None) => Turn::Busy,
+        Err(_unresolved) => Turn::Unbounded,
+    }
 }
 
 /// Runs a controller until it is told to stop.
@@ -93,7 +136,6 @@ pub async fn run<K, H>(
         .reflect(writer)
         .touched_objects()
         .predicate_filter(wakes::<K>(), PredicateConfig::default());
-    let metrics = ctx.metrics.clone();
     let failed = Arc::clone(&ctx);
     Controller::for_stream(crs, reader)
         // Passes are bounded by their own semaphores: by cluster, so that one that hangs cannot take them all.
@@ -114,7 +156,6 @@ pub async fn run<K, H>(
             futures::future::ready(())
         })
         .await;
-    metrics.queue_depth(name, 0);
 }
 
 /// Tells the handler of CRs that come and go, also when a repeated list shows it.
@@ -182,6 +223,12 @@ where
     K: Resource + Send + Sync + 'static,
     H: Handler<K>,
 {
+    let waiting = ctx.metrics.waiting(name);
+    let turn = handler.admit(&object).await;
+    drop(waiting);
+    if matches!(turn, Turn::Busy) {
+        return Ok(Action::requeue(BUSY));
+    }
     let started = Instant::now();
     let _active = ctx.metrics.pass_started(name);
     let uid = object.uid().unwrap_or_default();

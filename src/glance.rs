@@ -15,7 +15,7 @@ pub mod steps;
 pub mod watches;
 pub mod workload;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use glance_api::glance::Glance;
 use kube::runtime::controller::Action;
@@ -24,14 +24,12 @@ use tokio::sync::Semaphore;
 use crate::{
     cluster::{placed_on, view::View},
     context::Context,
-    controller::Handler,
-    pipeline::report::{ErrorKind, StepError},
+    controller::{self, Handler, Turn},
+    pipeline::report::StepError,
 };
 
 /// The label of this controller in metrics and logs.
 pub const CONTROLLER: &str = "glance";
-/// When a pass that found its cluster busy tries again.
-const BUSY: Duration = Duration::from_secs(1);
 
 /// Runs passes over Glances, bounded by the cluster they work on.
 pub struct Controller {
@@ -71,39 +69,11 @@ impl Handler<Glance> for Controller {
         }
     }
 
-    async fn pass(&self, glance: Arc<Glance>) -> Result<Action, StepError> {
-        let placement = placed_on(&glance).map(str::to_owned);
-        within(&self.ctx, &self.local, placement.as_deref(), || {
-            reconcile::reconcile(&self.ctx, glance)
-        })
-        .await
+    async fn admit(&self, glance: &Glance) -> Turn<'_> {
+        controller::admit(&self.ctx, &self.local, placed_on(glance)).await
     }
-}
 
-/// Runs a pass within the bounds of its cluster. A pass over a busy target gives its place back at once; the hub's
-/// own passes queue up for theirs.
-pub async fn within<F>(
-    ctx: &Context,
-    local: &Semaphore,
-    cluster: Option<&str>,
-    pass: impl FnOnce() -> F,
-) -> Result<Action, StepError>
-where
-    F: Future<Output = Result<Action, StepError>>,
-{
-    let Some(cluster) = cluster else {
-        let _permit = local
-            .acquire()
-            .await
-            .map_err(|_| StepError::new(ErrorKind::Api, "the operator is shutting down"))?;
-        return pass().await;
-    };
-    let Ok(cluster) = ctx.registry.resolve(cluster) else {
-        // Nothing will be sent anywhere but to the hub.
-        return pass().await;
-    };
-    let Some(_permit) = cluster.try_permit() else {
-        return Ok(Action::requeue(BUSY));
-    };
-    pass().await
+    async fn pass(&self, glance: Arc<Glance>) -> Result<Action, StepError> {
+        reconcile::reconcile(&self.ctx, glance).await
+    }
 }

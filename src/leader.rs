@@ -136,14 +136,10 @@ impl Leadership {
         term.filter(|term| Instant::now() < term.valid_until)
     }
 
-    /// Completes when this process leads; never, if the election ends before.
-    pub async fn acquired(&mut self) -> Term {
-        if let Ok(term) = self.terms.wait_for(Option::is_some).await
-            && let Some(term) = *term
-        {
-            return term;
-        }
-        std::future::pending().await
+    /// Completes when this process leads, or with an error when the election ended before.
+    pub async fn acquired(&mut self) -> Result<Term, Error> {
+        let term = self.terms.wait_for(Option::is_some).await;
+        term.ok().and_then(|term| *term).ok_or(Error::Lost)
     }
 }
 

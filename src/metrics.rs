@@ -65,6 +65,11 @@ pub struct StepTimer {
     started: Instant,
 }
 
+/// One pass that waits for its turn; it counts as queued until dropped.
+#[derive(Debug)]
+#[must_use = "the pass counts as queued until this is dropped"]
+pub struct WaitingPass(IntGauge);
+
 /// One pass that is running; it counts as an active worker until dropped.
 #[derive(Debug)]
 #[must_use = "the pass counts as active until this is dropped"]
@@ -272,23 +277,18 @@ impl Metrics {
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
-    /// One more wake-up was queued for `controller`, and so many objects wait now.
-    pub fn queued(&self, controller: &'static str, waiting: usize) {
-        self.0
-            .runtime
+    /// A pass of `controller` waits for its turn until the guard is dropped.
+    pub fn waiting(&self, controller: &'static str) -> WaitingPass {
+        let runtime = &self.0.runtime;
+        runtime
             .queue_adds
             .with_label_values(&[controller, controller])
             .inc();
-        self.queue_depth(controller, waiting);
-    }
-
-    /// So many objects wait for a pass of `controller`.
-    pub fn queue_depth(&self, controller: &'static str, waiting: usize) {
-        self.0
-            .runtime
+        let depth = runtime
             .queue_depth
-            .with_label_values(&[controller, controller, ""])
-            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+            .with_label_values(&[controller, controller, ""]);
+        depth.inc();
+        WaitingPass(depth)
     }
 
     /// Whether this replica holds the lease `name`.
@@ -306,6 +306,14 @@ impl Metrics {
 impl Drop for StepTimer {
     fn drop(&mut self) {
         self.histogram.observe(self.started.elapsed().as_secs_f64());
+    }
+}
+
+// === impl WaitingPass ===
+
+impl Drop for WaitingPass {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

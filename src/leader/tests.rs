@@ -175,6 +175,7 @@ impl Candidate {
         let begin = Instant::now();
         timeout(Duration::from_mins(5), self.leadership.acquired())
             .await
+            .unwrap()
             .unwrap();
         begin.elapsed()
     }
@@ -395,6 +396,7 @@ async fn the_elector_runs_on_its_own_thread_and_tells_the_process_when_it_lost()
         .unwrap();
     timeout(Duration::from_secs(10), leadership.acquired())
         .await
+        .unwrap()
         .unwrap();
     fake.set(HANGS);
     timeout(Duration::from_secs(10), lost)
@@ -402,6 +404,24 @@ async fn the_elector_runs_on_its_own_thread_and_tells_the_process_when_it_lost()
         .unwrap()
         .unwrap();
     assert!(matches!(end.await, Err(Error::Lost)));
+}
+
+#[tokio::test]
+async fn an_election_without_a_server_ends_instead_of_waiting_for_ever() {
+    let (events, _writer) = Publisher::new("us_1", "us_1");
+    let election = LeaderElection {
+        namespace: "glance-system".to_owned(),
+        identity: "us_1".to_owned(),
+        timings: Timings::default(),
+        metrics: Metrics::new().unwrap(),
+        events,
+    };
+    let no_client = || Err(kube::Error::LinesCodecMaxLineLengthExceeded);
+    let (mut leadership, end) = election
+        .start(no_client, CancellationToken::new(), || {})
+        .unwrap();
+    assert!(leadership.acquired().await.is_err());
+    assert!(matches!(end.await, Err(Error::Client(_))));
 }
 
 #[test]

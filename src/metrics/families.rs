@@ -205,13 +205,13 @@ impl RuntimeFamilies {
             queue_depth: gauges(
                 registry,
                 "workqueue_depth",
-                "Objects that wait for a reconcile.",
+                "Reconciles that wait for their turn.",
                 &["name", "controller", "priority"],
             )?,
             queue_adds: counters(
                 registry,
                 "workqueue_adds_total",
-                "Wake-ups that were queued.",
+                "Reconciles that were due.",
                 &["name", "controller"],
             )?,
             leader: gauges(

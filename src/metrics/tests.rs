@@ -189,7 +189,11 @@ fn workers_queue_leader_and_process_are_shown() {
     let second = metrics.pass_started("glance");
     drop(first);
     metrics.max_concurrent("glance", 2);
-    metrics.queued("glance", 7);
+    let mut waiting = vec![(); 3]
+        .into_iter()
+        .map(|()| metrics.waiting("glance"))
+        .collect::<Vec<_>>();
+    waiting.truncate(1);
     metrics.panicked("glance");
     metrics.leader("glance.openstack.c5c3.io", true);
     let expected = [
@@ -207,11 +211,11 @@ fn workers_queue_leader_and_process_are_shown() {
         ),
         (
             r#"workqueue_depth{controller="glance",name="glance",priority=""}"#,
-            7.0,
+            1.0,
         ),
         (
             r#"workqueue_adds_total{controller="glance",name="glance"}"#,
-            1.0,
+            3.0,
         ),
         (
             r#"leader_election_master_status{name="glance.openstack.c5c3.io"}"#,
@@ -221,7 +225,7 @@ fn workers_queue_leader_and_process_are_shown() {
     for (series, value) in expected {
         assert_eq!(sample(&metrics, series), Some(value), "{series}");
     }
-    drop(second);
+    drop((second, waiting));
     assert!(sample(&metrics, "process_resident_memory_bytes").unwrap() > 0.0);
     assert!(mentions(&metrics, "glance_operator_build_info{"));
 }
