@@ -14,6 +14,7 @@ pub mod audit;
 pub mod bed;
 pub mod certificates;
 pub mod charts;
+pub mod children;
 pub mod cluster;
 pub mod control_plane;
 pub mod doubles;

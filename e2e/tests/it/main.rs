@@ -11,3 +11,5 @@ mod cases;
 mod admission;
 #[cfg(test)]
 mod bed;
+#[cfg(test)]
+mod install;
