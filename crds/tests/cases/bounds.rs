@@ -127,6 +127,16 @@ fn lengths() -> Vec<Case> {
         put("/spec/secretStoreRef/name", "empty", json!("")).refused(Schema, &empty),
         put("/spec/targetClusterRef/name", "empty", json!("")).refused(Schema, &empty),
         put(
+            "/spec/database/tls/caBundleSecretRef/name",
+            "empty",
+            json!(""),
+        )
+        .refused(Schema, &empty),
+        put("/spec/serviceUser/secretRef/name", "empty", json!("")).refused(Schema, &empty),
+        put("/spec/database/host", "empty", json!(""))
+            .without("/spec/database/clusterRef")
+            .refused(Schema, &empty),
+        put(
             "/spec/database/tls/clientCertSecretRef/name",
             "empty",
             json!(""),

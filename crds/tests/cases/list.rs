@@ -109,6 +109,14 @@ fn full(name: impl Into<String>) -> Draft {
         .with("/spec/database/tls/caBundleSecretRef/name", json!("db-ca"))
         .with("/spec/database/tls/mode", json!("verify-full"))
         .with(
+            "/spec/database/tls/clientCertSecretRef/name",
+            json!("db-client"),
+        )
+        .with(
+            "/spec/database/tls/clientCertSecretRef/key",
+            json!("tls.crt"),
+        )
+        .with(
             "/spec/autoscaling",
             json!({ "maxReplicas": 100, "targetCPUUtilization": 80 }),
         )

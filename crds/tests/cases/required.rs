@@ -1,11 +1,11 @@
 //! Required fields and types of a Glance.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Case, Layer::Schema, full, glance};
 
 pub fn cases() -> Vec<Case> {
-    [required(), types()].concat()
+    [required(), types(), inside_lists(), selectors()].concat()
 }
 
 const REQUIRED: &[(&str, &str)] = &[
@@ -30,6 +30,14 @@ const REQUIRED: &[(&str, &str)] = &[
     (
         "/spec/database/secretRef/name",
         "spec.database.secretRef.name: Required value",
+    ),
+    (
+        "/spec/database/tls/caBundleSecretRef/name",
+        "spec.database.tls.caBundleSecretRef.name: Required value",
+    ),
+    (
+        "/spec/database/tls/clientCertSecretRef/name",
+        "spec.database.tls.clientCertSecretRef.name: Required value",
     ),
     (
         "/spec/database/tls/caBundleSecretRef",
@@ -95,6 +103,10 @@ fn required() -> Vec<Case> {
                 .without("/spec/serviceUser")
                 .without_webhooks()
                 .refused(Schema, &["spec.serviceUser: Required value"]),
+            // A webhook that fills in the password's key makes this object first.
+            full("without /spec/serviceUser/secretRef")
+                .without("/spec/serviceUser/secretRef")
+                .refused(Schema, &["spec.serviceUser.secretRef"]),
             full("a network policy without ingress")
                 .with("/spec/networkPolicy", json!({}))
                 .refused(Schema, &["spec.networkPolicy.ingress: Required value"]),
@@ -186,4 +198,142 @@ fn types() -> Vec<Case> {
             .refused(Schema, &[fragment])
     })
     .collect()
+}
+
+/// Everything that is required inside a list: one item without it.
+fn inside_lists() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut without = |pointer: &str, key: &str, item: Value, fragment: &'static str| {
+        let mut item = item;
+        item.as_object_mut().into_iter().for_each(|item| {
+            item.remove(key);
+        });
+        cases.push(
+            full(format!("an item of {pointer} without {key}"))
+                .with(pointer, json!([item]))
+                .refused(Schema, &[fragment]),
+        );
+    };
+    let filter = json!({ "name": "audit", "filterFactory": "a:b", "position": "after" });
+    let filters = "/spec/middleware";
+    without(
+        filters,
+        "name",
+        filter.clone(),
+        "spec.middleware[0].name: Required value",
+    );
+    without(
+        filters,
+        "filterFactory",
+        filter,
+        "spec.middleware[0].filterFactory: Required value",
+    );
+    let plugin = json!({ "name": "quota", "configSection": "quota" });
+    without(
+        "/spec/plugins",
+        "name",
+        plugin,
+        "spec.plugins[0].name: Required value",
+    );
+    without(
+        "/spec/deployment/resources/claims",
+        "name",
+        json!({ "name": "gpu", "request": "one" }),
+        "spec.deployment.resources.claims[0].name: Required value",
+    );
+    let spread =
+        json!({ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" });
+    for (key, fragment) in [
+        (
+            "maxSkew",
+            "topologySpreadConstraints[0].maxSkew: Required value",
+        ),
+        (
+            "whenUnsatisfiable",
+            "topologySpreadConstraints[0].whenUnsatisfiable: Required value",
+        ),
+    ] {
+        without(
+            "/spec/deployment/topologySpreadConstraints",
+            key,
+            spread.clone(),
+            fragment,
+        );
+    }
+    cases.push(
+        full("a destination by addresses without a range")
+            .with(
+                "/spec/networkPolicy",
+                json!({
+                    "ingress": [{ "namespaceSelector": {} }],
+                    "additionalEgress": [{ "to": [{ "ipBlock": { "except": ["10.1.0.0/16"] } }] }],
+                }),
+            )
+            .refused(Schema, &["to[0].ipBlock.cidr: Required value"]),
+    );
+    cases
+}
+
+/// A selector's term stands in five places.
+fn selectors() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, term, fragment) in [
+        (
+            "a key",
+            json!({ "operator": "Exists" }),
+            "matchExpressions[0].key: Required value",
+        ),
+        (
+            "an operator",
+            json!({ "key": "team" }),
+            "matchExpressions[0].operator: Required value",
+        ),
+    ] {
+        let selector = json!({ "matchExpressions": [term] });
+        let spread = json!([{
+            "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector,
+        }]);
+        let to = |peer: Value| {
+            json!({
+                "ingress": [{ "namespaceSelector": {} }],
+                "additionalEgress": [{ "to": [peer] }],
+            })
+        };
+        let from = |source: Value| json!({ "ingress": [source] });
+        for (place, pointer, value) in [
+            (
+                "a spread constraint",
+                "/spec/deployment/topologySpreadConstraints",
+                spread,
+            ),
+            (
+                "the namespaces of a source",
+                "/spec/networkPolicy",
+                from(json!({ "namespaceSelector": selector })),
+            ),
+            (
+                "the pods of a source",
+                "/spec/networkPolicy",
+                from(json!({ "namespaceSelector": {}, "podSelector": selector })),
+            ),
+            (
+                "the namespaces of a destination",
+                "/spec/networkPolicy",
+                to(json!({ "namespaceSelector": selector })),
+            ),
+            (
+                "the pods of a destination",
+                "/spec/networkPolicy",
+                to(json!({ "podSelector": selector })),
+            ),
+        ] {
+            cases.push(
+                full(format!("{place}, selected by a term without {name}"))
+                    .with(pointer, value)
+                    .refused(Schema, &[fragment]),
+            );
+        }
+    }
+    cases
 }

@@ -80,6 +80,16 @@ const PATTERNS: &[(&str, &[&str], &[&str])] = &[
         &["Edge", "edge/1"],
     ),
     (
+        "/spec/deployment/resources/requests/cpu",
+        &["100m", "1"],
+        &["much", "1 core"],
+    ),
+    (
+        "/spec/deployment/resources/limits/memory",
+        &["1Gi", "512M"],
+        &["1GB", "1 Gi"],
+    ),
+    (
         "/spec/staging/sizeLimit",
         &["1Mi", "10Gi", "1.5Gi", "1e9", "12000000"],
         &["abc", "10 Gi", "10gi", "Gi", "1Gi2", ""],

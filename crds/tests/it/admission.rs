@@ -59,8 +59,9 @@ impl Server {
         let new = self.read(new);
         let old = old.map(|old| self.read(old));
         // A case breaks one rule only, so the CEL rules need no hearing then.
-        let errors = structure::check(&self.schema, &new);
-        if !errors.is_empty() {
+        let faults = structure::check(&self.schema, &new);
+        if !faults.is_empty() {
+            let errors = faults.into_iter().map(|fault| fault.text).collect();
             return Verdict::Refused(Layer::Schema, errors);
         }
         match self
@@ -126,6 +127,22 @@ fn names_of_cases_are_unique() {
     let mut seen = BTreeSet::new();
     for case in cases::all() {
         assert!(seen.insert(case.name.clone()), "{}", case.name);
+    }
+}
+
+/// The list would not notice a bound that nobody wrote a case for.
+#[test]
+fn every_bound_of_the_definitions_refuses_a_case() {
+    let cases = cases::all();
+    for kind in [Kind::Glance, Kind::GlanceBackend] {
+        let server = Server::of(kind);
+        let mut unheard = structure::checks(&server.schema);
+        for case in cases.iter().filter(|case| case.kind == kind) {
+            for fault in structure::check(&server.schema, &server.read(&case.new)) {
+                unheard.remove(&fault.check);
+            }
+        }
+        assert!(unheard.is_empty(), "{unheard:#?}");
     }
 }
 
