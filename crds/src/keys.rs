@@ -97,61 +97,74 @@ pub mod finalizers {
 
 /// Reasons of events on a Glance. A `GlanceBackend` gets none.
 pub mod events {
-    /// Warning: a store is left out of the configuration.
-    pub const GLANCE_BACKEND_SKIPPED: &str = "GlanceBackendSkipped";
-    /// Warning: the backend of a projected store was deleted; images of that
-    /// store cannot be downloaded until it is attached again.
-    pub const GLANCE_BACKEND_DETACHED: &str = "GlanceBackendDetached";
-    /// Warning: `spec.extraConfig` overrides options of the operator.
-    pub const EXTRA_CONFIG_OWNED_KEY_OVERRIDE: &str = "ExtraConfigOwnedKeyOverride";
+    macro_rules! reasons {
+        ($all:ident, $what:literal: $($(#[$meta:meta])* $name:ident = $text:literal;)+) => {
+            $($(#[$meta])* pub const $name: &str = $text;)+
 
-    /// Normal: the db-sync Job succeeded.
-    pub const DATABASE_SYNCED: &str = "DatabaseSynced";
-    /// Warning: the db-sync Job failed.
-    pub const DB_SYNC_FAILED: &str = "DBSyncFailed";
-    /// Warning: a migration Job is counted one pass later.
-    pub const DB_SYNC_METRIC_EMISSION_DEFERRED: &str = "DBSyncMetricEmissionDeferred";
-    /// Warning: the newest purge run failed.
-    pub const DB_PURGE_JOB_FAILED: &str = "DBPurgeJobFailed";
-    /// Warning: a purge run is counted one pass later.
-    pub const DB_PURGE_METRIC_EMISSION_DEFERRED: &str = "DBPurgeMetricEmissionDeferred";
+            #[doc = $what]
+            pub const $all: &[&str] = &[$($name,)+];
+        };
+    }
 
-    /// Normal: an upgrade begins.
-    pub const UPGRADE_INITIATED: &str = "UpgradeInitiated";
-    /// Normal: the expand Job succeeded.
-    pub const EXPAND_COMPLETE: &str = "ExpandComplete";
-    /// Normal: the migrate Job succeeded.
-    pub const MIGRATE_COMPLETE: &str = "MigrateComplete";
-    /// Normal: the pods of the new release run.
-    pub const DEPLOYMENT_ROLLOUT_COMPLETE: &str = "DeploymentRolloutComplete";
-    /// Normal: the contract Job succeeded and the upgrade is over.
-    pub const UPGRADE_COMPLETE: &str = "UpgradeComplete";
-    /// Normal: the release went back to the installed one in mid-upgrade.
-    pub const UPGRADE_ABORTED: &str = "UpgradeAborted";
-    /// Warning: an abort came too late to be safe.
-    pub const UPGRADE_ABORT_REFUSED: &str = "UpgradeAbortRefused";
-    /// Warning: the image belongs to another release than the spec names.
-    pub const IMAGE_RELEASE_MISMATCH: &str = "ImageReleaseMismatch";
-    /// Warning: a release is not of the form `YYYY.N`.
-    pub const VERSION_PARSE_ERROR: &str = "VersionParseError";
-    /// Warning: the wanted release is older than the installed one.
-    pub const DOWNGRADE_NOT_SUPPORTED: &str = "DowngradeNotSupported";
-    /// Warning: the wanted release is not the next one.
-    pub const UPGRADE_PATH_INVALID: &str = "UpgradePathInvalid";
-    /// Warning: the wanted release changed in mid-upgrade.
-    pub const UPGRADE_TARGET_CHANGED: &str = "UpgradeTargetChanged";
-    /// Warning: the expand Job failed for good.
-    pub const EXPAND_FAILED: &str = "ExpandFailed";
-    /// Warning: the migrate Job failed for good.
-    pub const MIGRATE_FAILED: &str = "MigrateFailed";
-    /// Warning: the contract Job failed for good.
-    pub const CONTRACT_FAILED: &str = "ContractFailed";
+    reasons! {
+        NORMAL, "Every reason of a Normal event.":
+        /// The db-sync Job succeeded.
+        DATABASE_SYNCED = "DatabaseSynced";
+        /// An upgrade begins.
+        UPGRADE_INITIATED = "UpgradeInitiated";
+        /// The expand Job succeeded.
+        EXPAND_COMPLETE = "ExpandComplete";
+        /// The migrate Job succeeded.
+        MIGRATE_COMPLETE = "MigrateComplete";
+        /// The pods of the new release run.
+        DEPLOYMENT_ROLLOUT_COMPLETE = "DeploymentRolloutComplete";
+        /// The contract Job succeeded and the upgrade is over.
+        UPGRADE_COMPLETE = "UpgradeComplete";
+        /// The release went back to the installed one in mid-upgrade.
+        UPGRADE_ABORTED = "UpgradeAborted";
+        /// The database objects are being removed.
+        FINALIZING_DATABASE = "FinalizingDatabase";
+        /// The database objects are gone and the finalizer is released.
+        DATABASE_FINALIZED = "DatabaseFinalized";
+    }
 
-    /// Normal: the database objects are being removed.
-    pub const FINALIZING_DATABASE: &str = "FinalizingDatabase";
-    /// Normal: the database objects are gone and the finalizer is released.
-    pub const DATABASE_FINALIZED: &str = "DatabaseFinalized";
-    /// Warning: the finalizer is released, and what stands on the target
-    /// cluster stays there.
-    pub const REMOTE_CHILDREN_ABANDONED: &str = "RemoteChildrenAbandoned";
+    reasons! {
+        WARNING, "Every reason of a Warning event.":
+        /// A store is left out of the configuration.
+        GLANCE_BACKEND_SKIPPED = "GlanceBackendSkipped";
+        /// The backend of a projected store was deleted; images of that
+        /// store cannot be downloaded until it is attached again.
+        GLANCE_BACKEND_DETACHED = "GlanceBackendDetached";
+        /// `spec.extraConfig` overrides options of the operator.
+        EXTRA_CONFIG_OWNED_KEY_OVERRIDE = "ExtraConfigOwnedKeyOverride";
+        /// The db-sync Job failed.
+        DB_SYNC_FAILED = "DBSyncFailed";
+        /// A migration Job is counted one pass later.
+        DB_SYNC_METRIC_EMISSION_DEFERRED = "DBSyncMetricEmissionDeferred";
+        /// The newest purge run failed.
+        DB_PURGE_JOB_FAILED = "DBPurgeJobFailed";
+        /// A purge run is counted one pass later.
+        DB_PURGE_METRIC_EMISSION_DEFERRED = "DBPurgeMetricEmissionDeferred";
+        /// An abort came too late to be safe.
+        UPGRADE_ABORT_REFUSED = "UpgradeAbortRefused";
+        /// The image belongs to another release than the spec names.
+        IMAGE_RELEASE_MISMATCH = "ImageReleaseMismatch";
+        /// A release is not of the form `YYYY.N`.
+        VERSION_PARSE_ERROR = "VersionParseError";
+        /// The wanted release is older than the installed one.
+        DOWNGRADE_NOT_SUPPORTED = "DowngradeNotSupported";
+        /// The wanted release is not the next one.
+        UPGRADE_PATH_INVALID = "UpgradePathInvalid";
+        /// The wanted release changed in mid-upgrade.
+        UPGRADE_TARGET_CHANGED = "UpgradeTargetChanged";
+        /// The expand Job failed for good.
+        EXPAND_FAILED = "ExpandFailed";
+        /// The migrate Job failed for good.
+        MIGRATE_FAILED = "MigrateFailed";
+        /// The contract Job failed for good.
+        CONTRACT_FAILED = "ContractFailed";
+        /// The finalizer is released, and what stands on the target
+        /// cluster stays there.
+        REMOTE_CHILDREN_ABANDONED = "RemoteChildrenAbandoned";
+    }
 }

@@ -1,8 +1,9 @@
-//! The reasons, against the tables of the documentation.
+//! Condition and event reasons, against the tables of the documentation.
 
 use std::collections::BTreeSet;
 
 use glance_api::conditions::{self, Owner, TABLE};
+use glance_api::keys::events;
 
 /// kind, type, reasons with True, reasons with False.
 const DOCUMENTED: &[(Owner, &str, &str, &str)] = &[
@@ -139,4 +140,29 @@ fn types_and_reasons_pass_the_schema() {
         }
     }
     assert!(reason.is_match(conditions::reasons::RECONCILE_ERROR));
+}
+
+#[test]
+fn event_reasons_are_the_documented_ones_and_three_of_ours() {
+    let documented = [
+        (
+            events::NORMAL,
+            "DatabaseSynced, UpgradeInitiated, ExpandComplete, MigrateComplete, DeploymentRolloutComplete, UpgradeComplete, UpgradeAborted, FinalizingDatabase, DatabaseFinalized",
+            "",
+        ),
+        (
+            events::WARNING,
+            "GlanceBackendSkipped, ExtraConfigOwnedKeyOverride, DBSyncFailed, DBSyncMetricEmissionDeferred, DBPurgeJobFailed, DBPurgeMetricEmissionDeferred, VersionParseError, DowngradeNotSupported, UpgradePathInvalid, UpgradeTargetChanged, ExpandFailed, MigrateFailed, ContractFailed, RemoteChildrenAbandoned",
+            "GlanceBackendDetached, UpgradeAbortRefused, ImageReleaseMismatch",
+        ),
+    ];
+    for (reasons, contract, ours) in documented {
+        let expected: BTreeSet<&str> = contract
+            .split(", ")
+            .chain(ours.split(", "))
+            .filter(|text| !text.is_empty())
+            .collect();
+        assert_eq!(reasons.iter().copied().collect::<BTreeSet<_>>(), expected);
+        assert_eq!(reasons.len(), expected.len());
+    }
 }
