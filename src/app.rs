@@ -56,6 +56,12 @@ where
 
 /// Runs the operator until a signal, or until something it cannot do without ends.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
+    if args.enable_webhooks {
+        // Better not to start than to look like an installation whose admission rules hold.
+        anyhow::bail!(
+            "this version does not serve admission webhooks yet: start it with --enable-webhooks=false"
+        );
+    }
     let telemetry = Telemetry::start(&args.log)?;
     let stop = CancellationToken::new();
     stop_on_signal(&stop)?;
