@@ -22,7 +22,6 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    admin::{Check, Checks, ClusterReport, Listener, health_router, metrics_router},
     backend,
     backoff::{Backoff, StepFailures},
     cli::{LocalProbe, RunArgs, environment},
@@ -33,9 +32,11 @@ use crate::{
     leader::{LeaderElection, Leadership, Timings},
     metrics::Metrics,
     pipeline::notice::{COMPONENT, Publisher},
-    ready::{Heartbeat, Readiness, STUCK_AFTER},
+    ready::Readiness,
     telemetry::Telemetry,
 };
+
+mod listeners;
 
 /// What running passes get to finish after a stop; a pod has 30 s in all.
 const GRACE: Duration = Duration::from_secs(25);
@@ -85,7 +86,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         .context("the hub's configuration cannot be used")?;
     let engaged = Arc::new(OnceLock::new());
     let tasks = TaskTracker::new();
-    serve(
+    listeners::serve(
         &args, &metrics, &readiness, &engaged, telemetry, &stop, &tasks,
     )
     .await?;
@@ -192,52 +193,6 @@ fn registry(
         ..RegistryOptions::new(&args.clusters_namespace)
     };
     Registry::start(hub, options, stop.clone())
-}
-
-async fn serve(
-    args: &RunArgs,
-    metrics: &Metrics,
-    readiness: &Readiness,
-    engaged: &Arc<OnceLock<Registry>>,
-    telemetry: Telemetry,
-    stop: &CancellationToken,
-    tasks: &TaskTracker,
-) -> anyhow::Result<()> {
-    if let Some(listener) = Listener::metrics(&args.metrics_bind_address).await? {
-        tasks.spawn(listener.serve(metrics_router(metrics.clone()), stop.clone()));
-    }
-    if let Some(listener) = Listener::health(&args.health_probe_bind_address).await? {
-        let heartbeat = Heartbeat::start(stop.clone());
-        let engaged = Arc::clone(engaged);
-        let report: ClusterReport = Arc::new(move || {
-            let clusters = engaged.get().map(Registry::snapshot).unwrap_or_default();
-            serde_json::to_value(clusters).unwrap_or_default()
-        });
-        let router = health_router(
-            Checks::default().with(alive(heartbeat)),
-            Checks::default().with(ready(readiness.clone())),
-            report,
-            telemetry,
-        );
-        tasks.spawn(listener.serve(router, stop.clone()));
-    }
-    Ok(())
-}
-
-fn alive(heartbeat: Heartbeat) -> Check {
-    Check::new("runtime", move || {
-        let age = heartbeat.age();
-        (age < STUCK_AFTER)
-            .then_some(())
-            .ok_or_else(|| format!("no task has run for {} s", age.as_secs()))
-    })
-}
-
-fn ready(readiness: Readiness) -> Check {
-    Check::new("started", move || match readiness.pending().as_slice() {
-        [] => Ok(()),
-        pending => Err(format!("waiting for: {}", pending.join(", "))),
-    })
 }
 
 /// What the leader works with.

@@ -6,6 +6,7 @@
 pub mod database;
 pub mod deletion;
 pub mod finalizers;
+pub mod index;
 pub mod job_metrics;
 pub mod reconcile;
 pub mod revisions;
