@@ -8,6 +8,7 @@
 
 use std::{
     env, fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -214,6 +215,22 @@ impl Assets {
             return (path, Vec::new());
         }
         (self.binary.clone(), vec![name.to_owned()])
+    }
+
+    /// Puts a `kubectl` into a folder, for scripts and people: the one of this control plane.
+    pub fn write_kubectl(&self, folder: &Path) -> io::Result<()> {
+        let (program, args) = self.program(Component::Kubectl);
+        fs::create_dir_all(folder)?;
+        let path = folder.join(Component::Kubectl.name());
+        fs::write(
+            &path,
+            format!(
+                "#!/bin/sh\nexec '{}' {} \"$@\"\n",
+                program.display(),
+                args.join(" ")
+            ),
+        )?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
     }
 
     /// The binary that holds every component.

@@ -82,18 +82,17 @@ impl Shape {
 
 impl Fleet {
     /// The clusters that `E2E_HUB_KUBECONFIG` and `E2E_TARGET_KUBECONFIGS` (a list with colons)
-    /// name, or control planes of our own.
+    /// name, or control planes of our own. Of clusters that exist there may be fewer than asked
+    /// for; a test that needs a missing one says so.
     pub async fn start(shape: Shape) -> Result<Self> {
         match env::var_os("E2E_HUB_KUBECONFIG") {
             Some(hub) => {
                 let targets = env::var_os("E2E_TARGET_KUBECONFIGS").unwrap_or_default();
                 let targets: Vec<_> = env::split_paths(&targets).collect();
-                if targets.len() < shape.targets.len() {
+                if targets.is_empty() {
                     bail!(
-                        "E2E_TARGET_KUBECONFIGS names {} clusters and {} are needed: add more, or unset \
-                         E2E_HUB_KUBECONFIG to run on control planes of our own",
-                        targets.len(),
-                        shape.targets.len()
+                        "E2E_TARGET_KUBECONFIGS names no cluster: set it to the kubeconfig files of the \
+                         targets, or unset E2E_HUB_KUBECONFIG to run on control planes of our own"
                     );
                 }
                 Self::existing(Path::new(&hub), &targets, shape).await

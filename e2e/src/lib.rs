@@ -13,6 +13,7 @@ pub mod assets;
 pub mod audit;
 pub mod bed;
 pub mod certificates;
+pub mod chainsaw;
 pub mod charts;
 pub mod children;
 pub mod cluster;

@@ -4,14 +4,10 @@
 //! It stays until Ctrl-C, so that people can play with the clusters; with `DEMO_ONCE=1` it ends
 //! when everything is ready. Either way nothing is left running.
 
-use std::{
-    fmt::Write as _, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode,
-    time::Duration,
-};
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use e2e::{
-    assets::Component,
     cluster::Cluster,
     expect::{Object, conditions},
     fleet::{Fleet, Shape},
@@ -291,7 +287,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 /// How to look around, ready to paste.
 fn instructions(fleet: &Fleet) -> Result<String> {
     let tools = fleet.folder().path().join("bin");
-    write_kubectl(&tools, fleet)?;
+    fleet.assets().write_kubectl(&tools)?;
     let kubeconfigs: Vec<_> = fleet
         .members()
         .iter()
@@ -319,21 +315,6 @@ The operator's log is {}/operator-{OPERATOR_NAMESPACE}.log. Ctrl-C takes everyth
         registration::LABEL,
         fleet.folder().path().display(),
     ))
-}
-
-/// A `kubectl` that is the one in the control plane binary.
-fn write_kubectl(folder: &Path, fleet: &Fleet) -> Result<()> {
-    std::fs::create_dir_all(folder)?;
-    let (program, args) = fleet.assets().program(Component::Kubectl);
-    let script = format!(
-        "#!/bin/sh\nexec '{}' {} \"$@\"\n",
-        program.display(),
-        args.join(" ")
-    );
-    let path = folder.join("kubectl");
-    std::fs::write(&path, script)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
-    Ok(())
 }
 
 /// Stays until Ctrl-C or until the operator ends by itself, which nobody asked it to.

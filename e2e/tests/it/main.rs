@@ -12,4 +12,10 @@ mod admission;
 #[cfg(test)]
 mod bed;
 #[cfg(test)]
+mod deletion;
+#[cfg(test)]
+mod drift;
+#[cfg(test)]
 mod install;
+#[cfg(test)]
+mod suites;
