@@ -222,10 +222,17 @@ impl<'a> Object<'a> {
             .await
             .map_err(|e| anyhow!("listing events: {}", told(&e)))?
             .items;
-        found.sort_by(|a, b| {
-            a.metadata
-                .creation_timestamp
-                .cmp(&b.metadata.creation_timestamp)
+        // Times have seconds only; what was written later has the higher version.
+        found.sort_by_key(|event| {
+            let version = event
+                .metadata
+                .resource_version
+                .as_deref()
+                .unwrap_or_default();
+            (
+                event.metadata.creation_timestamp.clone(),
+                version.parse::<u64>().ok(),
+            )
         });
         Ok(found)
     }
