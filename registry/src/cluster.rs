@@ -150,7 +150,8 @@ impl Cluster {
         self.hub
     }
 
-    /// Counts the connections made under this name: a changed registration is a new one.
+    /// Tells connections apart: a changed registration is a new one, with a greater number than any
+    /// before it in the same registry, also under another name.
     pub fn generation(&self) -> u64 {
         self.generation
     }

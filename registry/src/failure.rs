@@ -62,7 +62,7 @@ impl Cause {
 
 impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        f.pad(self.as_str())
     }
 }
 
@@ -107,18 +107,22 @@ pub(crate) fn cause_of(error: &kube::Error) -> Cause {
                 std::io::ErrorKind::ConnectionRefused => return Cause::ConnectionRefused,
                 _ => {}
             }
-            // An io::Error that wraps another error does not list it as its source.
-            if io
-                .get_ref()
-                .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-                .is_some()
-            {
-                return Cause::Tls;
-            }
         }
-        next = error.source();
+        next = within(error);
     }
     Cause::Unreachable
+}
+
+/// The error another one wraps. An `io::Error` does not give it as its source, only the source of
+/// that one.
+fn within<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    match error
+        .downcast_ref::<std::io::Error>()
+        .and_then(|io| io.get_ref())
+    {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
 }
 
 /// An error of a call as one line for people: kube's own text repeats the status it wraps, and a
@@ -131,7 +135,11 @@ pub fn error_text(error: &kube::Error) -> String {
         return status.message.trim().to_owned();
     }
     let mut text = String::new();
-    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+    let mut next: Option<&(dyn StdError + 'static)> = match error {
+        // Says nothing of its own.
+        kube::Error::Service(inner) => Some(inner.as_ref()),
+        error => Some(error),
+    };
     while let Some(error) = next {
         let part = error.to_string();
         // Wrappers commonly repeat what they wrap; say it once, the innermost part last.
@@ -141,7 +149,59 @@ pub fn error_text(error: &kube::Error) -> String {
             }
             text.push_str(&part);
         }
-        next = error.source();
+        next = within(error);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use kube::core::Status;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(401, Cause::Unauthorized)]
+    #[case(429, Cause::Throttled)]
+    #[case(504, Cause::Timeout)]
+    #[case(403, Cause::Unreachable)]
+    #[case(500, Cause::Unreachable)]
+    fn the_code_of_an_answer_decides(#[case] code: u16, #[case] cause: Cause) {
+        let status = Status::failure(" why \n", "Whatever").with_code(code);
+        let error = kube::Error::Api(status.boxed());
+        assert_eq!((error_code(&error), cause_of(&error)), (Some(code), cause));
+        assert_eq!(error_text(&error), "why");
+    }
+
+    #[test]
+    fn the_innermost_error_decides_and_is_said_once() {
+        let inner = io::Error::new(io::ErrorKind::ConnectionRefused, "refused");
+        let error = kube::Error::Service(Box::new(inner));
+        assert_eq!(
+            (error_code(&error), cause_of(&error)),
+            (None, Cause::ConnectionRefused)
+        );
+        assert_eq!(error_text(&error), "refused");
+        let error = kube::Error::Service(DeadlineExceeded(Duration::from_secs(10)).into());
+        assert_eq!(cause_of(&error), Cause::Timeout);
+        assert_eq!(
+            error_text(&error),
+            "no answer from the API server within 10s"
+        );
+        let inner = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError);
+        assert_eq!(cause_of(&kube::Error::Service(Box::new(inner))), Cause::Tls);
+        let inner = io::Error::other(io::Error::new(
+            io::ErrorKind::InvalidData,
+            rustls::Error::DecryptError,
+        ));
+        assert_eq!(cause_of(&kube::Error::Service(Box::new(inner))), Cause::Tls);
+        let inner = io::Error::other("reset");
+        assert_eq!(
+            cause_of(&kube::Error::ReadEvents(inner)),
+            Cause::Unreachable
+        );
+    }
 }

@@ -63,6 +63,7 @@ pub(crate) fn spawn(
         members: BTreeMap::new(),
         listed: false,
         attempts: 0,
+        generations: 0,
     };
     shared.tasks.spawn(owner.run(mail));
 }
@@ -78,6 +79,8 @@ struct Owner {
     listed: bool,
     /// Counts attempts, to tell a report of the present one from a late one.
     attempts: u64,
+    /// The last generation given out, of whatever cluster.
+    generations: u64,
 }
 
 // === impl Owner ===
@@ -215,9 +218,9 @@ impl Owner {
             if let (Some((cluster, _)), Some(header)) = (same, &registration.access.credential) {
                 Goal::Swap(cluster.clone(), header.clone())
             } else {
-                member.generation += 1;
+                self.generations += 1;
                 Goal::Connect {
-                    generation: member.generation,
+                    generation: self.generations,
                     permits: member.permits.clone(),
                     keepsakes: member.keepsakes.clone(),
                 }

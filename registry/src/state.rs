@@ -53,8 +53,8 @@ pub struct ClusterState {
     pub version: Option<String>,
     /// Declared namespaces; empty means the whole cluster.
     pub namespaces: Vec<String>,
-    /// Generation of the connection in use, 0 before the first one. A changed credential of the
-    /// same account keeps it, any other change makes a new one.
+    /// Generation of the connection in use, 0 if there is none. A changed token keeps it, any
+    /// other change makes a new one.
     pub generation: u64,
 }
 
@@ -146,7 +146,7 @@ impl State {
 
 impl std::fmt::Display for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        f.pad(self.as_str())
     }
 }
 

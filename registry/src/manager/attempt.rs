@@ -87,7 +87,7 @@ pub(super) async fn run(
             let tried = attempt.registration.attempt(&goal, &options);
             match tokio::time::timeout(options.engage_timeout, tried).await {
                 Ok(Ok(outcome)) => Ok(outcome),
-                Ok(Err(error)) => Err((cause_of(&error), error_text(&error))),
+                Ok(Err(error)) => Err(explain(&error)),
                 Err(_) => Err((
                     Cause::Timeout,
                     format!(
@@ -123,6 +123,19 @@ pub(super) async fn run(
             None => return,
         }
     }
+}
+
+/// A failure as the kind it is and in words that help.
+fn explain(error: &kube::Error) -> (Cause, String) {
+    let (cause, text) = (cause_of(error), error_text(error));
+    let detail = match cause {
+        Cause::Unauthorized => format!(
+            "the API server does not accept the credential, write a valid one into the \
+             registration Secret ({text})"
+        ),
+        _ => text,
+    };
+    (cause, detail)
 }
 
 // === impl Registration ===

@@ -29,7 +29,6 @@ pub(super) struct Member {
     pub(super) tried: bool,
     /// The cluster this name has led to so far.
     pub(super) pin: Option<String>,
-    pub(super) generation: u64,
     pub(super) keepsakes: Keepsakes,
     pub(super) permits: Arc<Semaphore>,
 }
@@ -45,7 +44,6 @@ impl Member {
             attempt: None,
             tried: false,
             pin: None,
-            generation: 0,
             keepsakes: Keepsakes {
                 throttle: Arc::new(Throttle::default()),
                 metrics: ClusterMetrics::target(name, options.client.metrics.clone()),

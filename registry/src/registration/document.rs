@@ -73,7 +73,7 @@ pub(super) fn judge(raw: &[u8], allow_insecure: bool) -> Result<(Access, Content
     }
     // As a plain value: anchors, merge keys and tags are resolved, duplicate keys and alias bombs
     // are refused, and a second document, which other readers would merge in, is too.
-    let value: Value = serde_saphyr::from_slice(raw).map_err(|error| {
+    let value: Value = serde_saphyr::from_slice_with_options(raw, limits()).map_err(|error| {
         // Never the text of the error: it may quote the document.
         let place = error.location();
         Fault::NotYaml {
@@ -94,6 +94,24 @@ pub(super) fn judge(raw: &[u8], allow_insecure: bool) -> Result<(Access, Content
     };
     document.refuse(allow_insecure)?;
     document.access()
+}
+
+/// What 64 KiB of honest kubeconfig can need, many times over; the defaults are made for documents
+/// of megabytes and let a bomb of aliases run for seconds.
+fn limits() -> serde_saphyr::Options {
+    let mut budget = serde_saphyr::Budget::default();
+    budget.max_events = 20_000;
+    budget.max_nodes = 10_000;
+    budget.max_anchors = 100;
+    budget.max_aliases = 1_000;
+    budget.max_merge_keys = 100;
+    budget.max_recorded_anchor_events = 20_000;
+    budget.max_total_scalar_bytes = 1024 * 1024;
+    let mut options = serde_saphyr::Options::default();
+    options.budget = Some(budget);
+    options.alias_limits.max_total_replayed_events = 20_000;
+    options.with_snippet = false;
+    options
 }
 
 /// The entries of a list. One without a body counts as empty.

@@ -413,7 +413,7 @@ fn an_alias_bomb_ends_quickly() {
     }
     let started = std::time::Instant::now();
     assert_eq!(error(&bomb).cause(), Cause::KubeconfigInvalid);
-    assert!(started.elapsed() < std::time::Duration::from_secs(5));
+    assert!(started.elapsed() < std::time::Duration::from_secs(1));
 }
 
 #[test]

@@ -26,6 +26,7 @@ const SHORT: Duration = Duration::from_secs(8);
 
 /// A hub and a registry that watches it.
 struct Rig {
+    name: &'static str,
     hub: Fake,
     cluster: Arc<Cluster>,
     registry: Registry,
@@ -50,6 +51,7 @@ impl Rig {
         let stop = CancellationToken::new();
         let registry = Registry::start(&cluster, options, stop.clone());
         Self {
+            name: "blue",
             hub,
             cluster,
             registry,
@@ -58,14 +60,14 @@ impl Rig {
     }
 
     fn register(&self, data: &[(&str, &str)]) {
-        self.hub.register("blue", "true", data);
+        self.hub.register(self.name, "true", data);
     }
 
     fn state(&self) -> Option<ClusterState> {
         self.registry
             .snapshot()
             .into_iter()
-            .find(|state| state.name == "blue")
+            .find(|state| state.name == self.name)
     }
 
     async fn until(&self, state: State, cause: Option<Cause>) -> ClusterState {
@@ -78,17 +80,17 @@ impl Rig {
 
     async fn engaged(&self) -> Arc<Cluster> {
         self.until(State::Connected, None).await;
-        self.registry.resolve("blue").unwrap()
+        self.registry.resolve(self.name).unwrap()
     }
 
     fn error(&self) -> Unresolved {
-        self.registry.resolve("blue").unwrap_err()
+        self.registry.resolve(self.name).unwrap_err()
     }
 
     async fn generation(&self, generation: u64) -> Arc<Cluster> {
         eventually(&format!("generation {generation}"), SHORT, || {
             self.registry
-                .resolve("blue")
+                .resolve(self.name)
                 .ok()
                 .filter(|c| c.generation() >= generation)
         })
@@ -479,6 +481,59 @@ async fn an_unreachable_new_server_keeps_the_last_good() {
     );
 }
 
+/// A server that completes TLS handshakes and nothing more; tells the protocol that was agreed on.
+fn tls_server() -> (String, String, std::sync::mpsc::Receiver<Option<Vec<u8>>>) {
+    let pair = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let chain = vec![pair.cert.der().clone()];
+    let key = pair.signing_key.serialize_der().try_into().unwrap();
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let mut config = config.with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let (agreed, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut tls = rustls::ServerConnection::new(Arc::new(config.clone())).unwrap();
+            while tls.is_handshaking() && tls.complete_io(&mut stream).is_ok() {}
+            if agreed
+                .send(tls.alpn_protocol().map(<[u8]>::to_vec))
+                .is_err()
+            {
+                return;
+            }
+        }
+    });
+    (
+        url,
+        data_encoding::BASE64.encode(pair.cert.pem().as_bytes()),
+        seen,
+    )
+}
+
+#[tokio::test]
+async fn an_unknown_authority_is_named_as_such() {
+    let (url, _, _seen) = tls_server();
+    let rig = Rig::start(Fake::start());
+    rig.register(&[("kubeconfig", &kubeconfig(&url, "good"))]);
+    let state = rig.until(State::Lost, Some(Cause::Tls)).await;
+    assert!(state.detail.contains("certificate"), "{}", state.detail);
+    assert!(!rig.error().may_abandon());
+}
+
+#[tokio::test]
+async fn http2_is_agreed_on_with_a_verified_server() {
+    let (url, ca, seen) = tls_server();
+    let rig = Rig::start(Fake::start());
+    let other = kubeconfig(&url, "good");
+    let mut config: serde_json::Value = serde_json::from_str(&other).unwrap();
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = json!(ca);
+    rig.register(&[("kubeconfig", &config.to_string())]);
+    let agreed = tokio::task::spawn_blocking(move || seen.recv_timeout(SHORT).unwrap());
+    assert_eq!(agreed.await.unwrap().as_deref(), Some(&b"h2"[..]));
+}
+
 #[tokio::test]
 async fn a_narrowed_scope_is_dropped_before_the_new_one_is_there() {
     let blue = Fake::start();
@@ -790,13 +845,14 @@ async fn the_log_has_the_lines_people_look_for_and_no_secret() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
-    // The runtime of this test has one thread, so everything it starts writes here.
-    let _guard = tracing::subscriber::set_default(subscriber);
+    // For all tests of this process: a subscriber for one thread would race with the others.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
     let text = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
 
     let blue = Fake::start();
     blue.accept(&["PLANTED1", "PLANTED2"]);
-    let rig = Rig::start(Fake::start());
+    let mut rig = Rig::start(Fake::start());
+    rig.name = "logged";
     rig.register(&[
         ("kubeconfig", &blue.kubeconfig("PLANTED1")),
         ("namespaces", "a,b"),
@@ -827,9 +883,14 @@ async fn the_log_has_the_lines_people_look_for_and_no_secret() {
         "registration changed, re-engaging the cluster",
         "cluster disengaged",
         "namespaces key present but empty",
-        "refusing the kubeconfig of cluster \"blue\": exec and auth-provider",
+        "refusing the kubeconfig of cluster \"logged\": exec and auth-provider",
     ] {
-        assert!(text().contains(line), "{line} in {}", text());
+        let ours = |whole: &&str| whole.contains("cluster=\"logged\"") && whole.contains(line);
+        assert!(
+            text().lines().any(|whole| ours(&whole)),
+            "{line} in {}",
+            text()
+        );
     }
     let planted = text()
         .lines()
