@@ -266,7 +266,10 @@ async fn run(inner: Arc<Inner>, leg: usize, legs: Legs, stop: CancellationToken)
         })
     };
     stop.run_until_cancelled(leg::supervise(make, &sink)).await;
-    inner.change(|store| store.clear(sink.scope()));
+    // What was known stays readable: a pass that still holds this generation must not take its end
+    // for the absence of everything.
+    sink.phase(Phase::Failing("the connection has ended".to_owned()));
+    inner.close();
 }
 
 // === impl Inner ===
@@ -283,18 +286,27 @@ impl Inner {
 
     /// Changes the store and counts what it holds.
     fn change<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
-        let (result, before, after) = {
-            let mut store = self.write();
-            let before = store.len();
-            let result = act(&mut store);
-            (result, before, store.len())
-        };
-        if before != after {
+        let mut store = self.write();
+        let result = act(&mut store);
+        self.count(&mut store);
+        result
+    }
+
+    /// Counts nothing any more.
+    fn close(&self) {
+        let mut store = self.write();
+        store.closed = true;
+        self.count(&mut store);
+    }
+
+    fn count(&self, store: &mut Store) {
+        let now = if store.closed { 0 } else { store.len() };
+        let before = std::mem::replace(&mut store.counted, now);
+        if before != now {
             let count = |len| i64::try_from(len).unwrap_or(i64::MAX);
             self.metrics
-                .objects(self.spec.kind.kind, count(after) - count(before));
+                .objects(self.spec.kind.kind, count(now) - count(before));
         }
-        result
     }
 
     /// Folds in an object; answers it, reduced, and whether it is exactly what was known.

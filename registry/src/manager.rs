@@ -149,6 +149,12 @@ impl Owner {
                         "registration changed, re-engaging the cluster"
                     );
                 }
+                let current = member.current.as_ref();
+                if current.is_some_and(|(_, current)| !content.covers(current)) {
+                    // What is no longer declared must not be used a moment longer, whatever the
+                    // kubeconfig beside it is worth.
+                    self.disengage(&mut member);
+                }
                 let hash = content.hash();
                 match content.judge(self.options.allow_insecure) {
                     Err(error) => self.refuse(&mut member, Some(hash), &error),
@@ -182,16 +188,14 @@ impl Owner {
     fn engage(&mut self, member: &mut Member, registration: Arc<Registration>) {
         member.give_up();
         member.seen = Some(registration.content_hash());
-        if let Some((_, current)) = &member.current {
-            if current.content_hash() == registration.content_hash() {
-                // Back to what is in use.
-                self.publish(member, State::Connected, None);
-                return;
-            }
-            if !registration.covers(current) {
-                // What is no longer declared must not be used a moment longer.
-                self.disengage(member);
-            }
+        let current = member
+            .current
+            .as_ref()
+            .map(|(_, current)| current.content_hash());
+        if current == Some(registration.content_hash()) {
+            // Back to what is in use.
+            self.publish(member, State::Connected, None);
+            return;
         }
         tracing::info!(
             cluster = member.state.name,

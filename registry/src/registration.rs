@@ -174,15 +174,6 @@ impl Registration {
     pub(crate) fn same_connection(&self, other: &Self) -> bool {
         self.connection_hash == other.connection_hash && self.namespaces == other.namespaces
     }
-
-    /// Whether everything `other` may see is still declared.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
-        match (&self.namespaces, &other.namespaces) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(mine), Some(others)) => others.is_subset(mine),
-        }
-    }
 }
 
 impl std::fmt::Debug for Registration {
@@ -224,6 +215,15 @@ impl<'a> Content<'a> {
 
     pub(crate) fn hash(&self) -> ContentHash {
         self.hash
+    }
+
+    /// Whether everything that `registration` may see is still declared.
+    pub(crate) fn covers(&self, registration: &Registration) -> bool {
+        match (&self.namespaces, &registration.namespaces) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(now), Some(before)) => before.is_subset(now),
+        }
     }
 
     /// Looks at the kubeconfig.

@@ -18,6 +18,10 @@ pub(super) struct Store {
     /// Names seen by a list that has not ended, by its namespace (`None`: the whole cluster).
     listing: BTreeMap<Option<String>, BTreeSet<(String, String)>>,
     graves: Graves,
+    /// Objects the metrics know of.
+    pub(super) counted: usize,
+    /// Nothing is kept up to date any more.
+    pub(super) closed: bool,
 }
 
 struct Entry {

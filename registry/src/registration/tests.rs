@@ -472,8 +472,14 @@ fn scopes_are_trimmed_and_compared() {
         one.namespaces().unwrap().iter().collect::<Vec<_>>(),
         ["a", "b"]
     );
-    assert!(scoped(None).covers(&one) && !one.covers(&scoped(None)));
-    assert!(one.covers(&scoped(Some("b"))) && !scoped(Some("b")).covers(&one));
+    let covers = |now: Option<&str>, before: &Registration| {
+        let mut data = vec![("kubeconfig", "not even looked at")];
+        data.extend(now.map(|namespaces| ("namespaces", namespaces)));
+        let secret = secret(&data);
+        Content::read(&secret).unwrap().covers(before)
+    };
+    assert!(covers(None, &one) && covers(Some("c,b,a"), &one) && covers(None, &scoped(None)));
+    assert!(!covers(Some("a"), &one) && !covers(Some("a,b"), &scoped(None)));
 }
 
 #[test]

@@ -531,6 +531,11 @@ async fn a_watch_ends_with_its_handle_and_with_its_cluster() {
     })
     .await;
     assert_eq!(gauge(), "0");
+    assert_eq!(names(&two), ["a"], "an end is not an absence");
+    assert!(matches!(
+        two.ready(None, SHORT).await,
+        Readiness::Failing(_)
+    ));
     drop(two);
 }
 

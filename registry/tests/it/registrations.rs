@@ -557,6 +557,9 @@ async fn a_narrowed_scope_is_dropped_before_the_new_one_is_there() {
     rig.register(&[("kubeconfig", &config), ("namespaces", "a")]);
     rig.until(State::Pending, None).await;
     rig.engaged().await;
+    rig.register(&[("kubeconfig", "not a kubeconfig"), ("namespaces", "b")]);
+    rig.until(State::Rejected, Some(Cause::KubeconfigInvalid))
+        .await;
 }
 
 #[tokio::test]
