@@ -12,10 +12,14 @@ mod admission;
 #[cfg(test)]
 mod bed;
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod deletion;
 #[cfg(test)]
 mod drift;
 #[cfg(test)]
 mod install;
+#[cfg(test)]
+mod registration;
 #[cfg(test)]
 mod suites;
