@@ -24,6 +24,7 @@ pub mod kinds;
 pub mod ledger;
 pub mod ownership;
 pub mod probe;
+pub mod runs;
 pub mod sweep;
 pub mod view;
 

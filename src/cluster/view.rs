@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use target_registry::{Change, Cluster, Informer, InformerSpec, Kind, Payload, Readiness};
 
 use super::{
-    kinds::{self, CHILDREN, INPUTS},
+    kinds::{self, CHILDREN, INPUTS, JOB},
     ledger::{self, Ledger},
+    runs,
 };
 use glance_api::keys::labels::OWNER_KIND;
 
 /// How long a pass waits for watches that are starting.
-const START_WAIT: Duration = Duration::from_secs(5);
+pub(super) const START_WAIT: Duration = Duration::from_secs(5);
 
 /// Who wants to know of changes; the Glance and backend controllers.
 pub trait Routes: Send + Sync + 'static {
@@ -31,6 +32,8 @@ pub trait Routes: Send + Sync + 'static {
 /// The watches on one generation of one cluster.
 pub struct View {
     informers: Vec<(Kind, Arc<Informer>)>,
+    /// Runs of the purge, where the watch of Jobs does not show them.
+    runs: Option<Arc<Informer>>,
     /// What is remembered of the cluster.
     pub ledger: Arc<Ledger>,
 }
@@ -58,7 +61,21 @@ impl View {
             let spec = spec(kind, Payload::Full, None, routes, &ledger, cluster);
             informers.push((kind, cluster.informer(spec)));
         }
-        Self { informers, ledger }
+        // On the hub the watch of Jobs is not narrowed to marked ones and shows the runs as well.
+        let runs = (!cluster.is_hub()).then(|| {
+            let selector = Some(runs::selector());
+            cluster.informer(spec(JOB, Payload::Full, selector, routes, &ledger, cluster))
+        });
+        Self {
+            informers,
+            runs,
+            ledger,
+        }
+    }
+
+    /// The watch that shows the runs of the purge.
+    pub fn runs(&self) -> Option<&Arc<Informer>> {
+        self.runs.as_ref().or_else(|| self.informer(&JOB))
     }
 
     /// The watch of a kind of [`CHILDREN`] or [`INPUTS`].

@@ -22,7 +22,7 @@ use super::{
     steps::backends::is_credential_ready,
     workload::volumes,
 };
-use crate::cluster::{cluster_label, kinds, ownership, placed_on, view::Routes};
+use crate::cluster::{cluster_label, kinds, ownership, placed_on, runs, view::Routes};
 
 /// What of a Glance concerns its backends: which one it is, and where their credentials are read.
 type ParentFacts = (Option<String>, Option<String>);
@@ -218,7 +218,7 @@ impl Router {
 
 impl Routes for Router {
     fn wants(&self, cluster: &str, kind: &Kind, object: &DynamicObject) -> bool {
-        if owner_of(cluster, object).is_some() {
+        if owner_of(cluster, kind, object).is_some() {
             return true;
         }
         match dependency_of(kind, object) {
@@ -232,7 +232,8 @@ impl Routes for Router {
     }
 
     fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject, is_gone: bool) {
-        if let Some(key) = owner_of(cluster, object).filter(|key| self.lives_on(key, cluster)) {
+        if let Some(key) = owner_of(cluster, kind, object).filter(|key| self.lives_on(key, cluster))
+        {
             self.wake(&key);
             if kind.kind == kinds::DEPLOYMENT.kind {
                 self.deployment_seen(&key, (!is_gone).then_some(object));
@@ -258,12 +259,13 @@ pub fn key_of<K: Resource>(object: &K) -> CrKey {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-fn owner_of(cluster: &str, object: &DynamicObject) -> Option<CrKey> {
-    if cluster == LOCAL {
+fn owner_of(cluster: &str, kind: &Kind, object: &DynamicObject) -> Option<CrKey> {
+    let marked = if cluster == LOCAL {
         ownership::local_owner(&object.metadata)
     } else {
         ownership::remote_owner(&object.metadata)
-    }
+    };
+    marked.or_else(|| runs::glance_of(kind, object))
 }
 
 fn is_bulk(kind: &Kind) -> bool {
