@@ -6,10 +6,11 @@
 
 use glance_api::{
     conditions::{
-        DEPLOYMENT_READY,
+        DATABASE_READY, DEPLOYMENT_READY,
         reasons::{IMAGE_RELEASE_MISMATCH, WAITING_FOR_BACKENDS},
     },
     glance::{Glance, UpgradePhase},
+    keys::events,
 };
 
 use super::{config::Artefacts, db_connection::Connection, deployment};
@@ -17,7 +18,10 @@ use crate::{
     cluster::{Target, kinds::DEPLOYMENT},
     context::Context,
     glance::database::jobs::{JobInputs, image_release_mismatch},
-    pipeline::report::{EndedJobs, REQUEUE_DATABASE, Report, StepError, Verdict},
+    pipeline::{
+        notice::Notice,
+        report::{EndedJobs, REQUEUE_DATABASE, Report, StepError, Verdict},
+    },
     release::Release,
 };
 
@@ -66,10 +70,7 @@ pub async fn reconcile(
         dsn_digest: &inputs.connection.digest,
     };
     match plan(glance) {
-        Plan::Mismatch(message) => Ok(Report::waiting(
-            Verdict::no(IMAGE_RELEASE_MISMATCH, message),
-            REQUEUE_DATABASE,
-        )),
+        Plan::Mismatch(message) => Ok(mismatch(glance, message)),
         Plan::Sync => sync::reconcile(ctx, glance, target, jobs).await,
         Plan::Initiate => upgrade::initiate(glance),
         Plan::Phase(phase) => upgrade::reconcile(ctx, glance, target, jobs, phase).await,
@@ -89,6 +90,25 @@ async fn without_config(target: &Target) -> Result<Report<()>, StepError> {
         None => report.extra(DEPLOYMENT_READY, deployment::waiting_for_backends()),
         Some(_) => report,
     })
+}
+
+/// Waits for image and release to agree, with an event when that is news.
+fn mismatch(glance: &Glance, message: String) -> Report<()> {
+    let known = is_known(glance, IMAGE_RELEASE_MISMATCH, &message);
+    let notice = (!known).then(|| Notice::warning(events::IMAGE_RELEASE_MISMATCH, message.clone()));
+    let verdict = Verdict::no(IMAGE_RELEASE_MISMATCH, message);
+    Report::waiting(verdict, REQUEUE_DATABASE).notices(notice)
+}
+
+/// Whether the stored condition says this already, so that an event would only repeat it.
+fn is_known(glance: &Glance, reason: &str, message: &str) -> bool {
+    glance
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|stored| {
+            stored.type_ == DATABASE_READY && stored.reason == reason && stored.message == message
+        })
 }
 
 fn plan(glance: &Glance) -> Plan {
@@ -159,6 +179,23 @@ mod tests {
         #[case] is: bool,
     ) {
         assert_eq!(is_transition(installed, wanted), is);
+    }
+
+    #[test]
+    fn an_image_of_another_release_is_told_once() {
+        let mut glance = testing::glance("images");
+        let first = mismatch(&glance, "m".into());
+        assert_eq!(first.notices.len(), 1);
+        let status = glance.status.get_or_insert_default();
+        status.conditions = vec![
+            serde_json::from_value(serde_json::json!({
+                "type": "DatabaseReady", "status": "False", "reason": "ImageReleaseMismatch",
+                "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }))
+            .unwrap(),
+        ];
+        assert!(mismatch(&glance, "m".into()).notices.is_empty());
+        assert_eq!(mismatch(&glance, "n".into()).notices.len(), 1);
     }
 
     #[test]

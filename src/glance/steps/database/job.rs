@@ -179,9 +179,29 @@ async fn database_ready_since(glance: &Glance, target: &Target) -> Option<jiff::
     ready_since(&value_of(&object))
 }
 
+/// Whether a pod of one of these Jobs may still be at work. A Job deleted in the background is gone before its pods.
+pub async fn is_at_work(target: &Target, jobs: &[String]) -> bool {
+    let selector = format!("batch.kubernetes.io/job-name in ({})", jobs.join(","));
+    // Where we may not look, the Jobs themselves have to do.
+    list(target, &selector)
+        .await
+        .is_some_and(|pods| pods.iter().any(|pod| !has_ended(pod)))
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(
+        pod["status"]["phase"].as_str(),
+        Some("Succeeded" | "Failed")
+    )
+}
+
 /// The pods of a Job; `None` where we may not look.
 async fn pods_of(target: &Target, job: &str) -> Option<Vec<Value>> {
-    let params = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
+    list(target, &format!("batch.kubernetes.io/job-name={job}")).await
+}
+
+async fn list(target: &Target, selector: &str) -> Option<Vec<Value>> {
+    let params = ListParams::default().labels(selector);
     let list = target.api(&POD).list(&params).await.ok()?;
     Some(list.items.iter().map(value_of).collect())
 }

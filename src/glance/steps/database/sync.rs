@@ -1,10 +1,7 @@
 //! The one-pass migration of a fresh install or a patch.
 
 use glance_api::{
-    conditions::{
-        DATABASE_READY,
-        reasons::{DATABASE_SYNCED, DB_SYNC_FAILED, DB_SYNC_IN_PROGRESS},
-    },
+    conditions::reasons::{DATABASE_SYNCED, DB_SYNC_FAILED, DB_SYNC_IN_PROGRESS},
     glance::Glance,
     keys::{annotations::LAST_DB_SYNC_JOB_UID, events},
 };
@@ -83,15 +80,7 @@ impl StepError {
         event: &'static str,
         message: String,
     ) -> Self {
-        let known = glance
-            .status
-            .iter()
-            .flat_map(|status| &status.conditions)
-            .any(|condition| {
-                condition.type_ == DATABASE_READY
-                    && condition.reason == reason
-                    && condition.message == message
-            });
+        let known = super::is_known(glance, reason, &message);
         let error = Self::new(ErrorKind::Api, message.clone())
             .verdict(Verdict::no(reason, message.clone()));
         if known {

@@ -3,6 +3,8 @@
 //! The finished Jobs and the stored phase are the whole state, so every pass derives the transition anew (contract:
 //! database, release upgrade).
 
+use std::time::Duration;
+
 use glance_api::{
     conditions::reasons::{
         CONTRACT_FAILED, CONTRACT_IN_PROGRESS, DATABASE_SYNCED, DOWNGRADE_NOT_SUPPORTED,
@@ -31,16 +33,16 @@ use crate::{
     names::{self, PhaseJob},
     pipeline::{
         notice::Notice,
-        report::{
-            REQUEUE_DATABASE, REQUEUE_NOW, REQUEUE_ROLLOUT, Report, StatusChange, StepError,
-            Verdict,
-        },
+        report::{REQUEUE_DATABASE, REQUEUE_NOW, Report, StatusChange, StepError, Verdict},
     },
     release::Release,
 };
 
 /// The Jobs of an upgrade, in order.
 const PHASES: [PhaseJob; 3] = [PhaseJob::Expand, PhaseJob::Migrate, PhaseJob::Contract];
+
+/// Deleted pods tell no watch of ours when they are gone, and on no cluster does that take long.
+const ABORT_POLL: Duration = Duration::from_secs(2);
 
 /// What is said about one phase.
 struct Phase {
@@ -307,20 +309,23 @@ async fn abort(
             message,
         ));
     }
+    let jobs = PHASES.map(|job| names::phase_job(name, job));
     let mut waiting = false;
-    for phase in PHASES {
-        waiting |= target
-            .ensure_absent(&JOB, &names::phase_job(name, phase))
-            .await?;
+    for job in &jobs {
+        waiting |= target.ensure_absent(&JOB, job).await?;
     }
-    if waiting {
+    if waiting || job::is_at_work(target, &jobs).await {
         // A migration that still runs must end before anything else touches the schema.
-        let message =
-            format!("Aborting upgrade {installed} → {goal}: waiting for its Jobs to be gone");
-        return Ok(Report::waiting(
-            Verdict::no(EXPAND_IN_PROGRESS, message),
-            REQUEUE_ROLLOUT,
-        ));
+        let message = format!(
+            "Aborting upgrade {installed} → {goal}: waiting for its Jobs and their pods to be gone"
+        );
+        let reason = match phase {
+            UpgradePhase::Expanding => EXPAND_IN_PROGRESS,
+            UpgradePhase::Migrating => MIGRATE_IN_PROGRESS,
+            UpgradePhase::RollingUpdate => UPGRADE_ROLLING_UPDATE,
+            UpgradePhase::Contracting => CONTRACT_IN_PROGRESS,
+        };
+        return Ok(Report::waiting(Verdict::no(reason, message), ABORT_POLL));
     }
     Ok(Report {
         output: None,
