@@ -313,3 +313,32 @@ pub fn metadata_only(
     debug_assert!(!object.name_any().is_empty());
     object
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_can_be_logged_without_harm() {
+        let data = [("password", "hunter2"), ("empty", "")]
+            .map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+        let payload = Payload::of(Secret {
+            data: Some(data.into()),
+            ..Secret::default()
+        });
+        let text = payload.text("password").unwrap();
+        let shown = format!(
+            "{payload:?} {:?} {text:?} {:?}",
+            payload.get("password"),
+            payload.facts()
+        );
+        let bytes = format!("{:?}", b"hunter2");
+        for secret in ["hunter2", "aHVudGVyMg", bytes.trim_matches(['[', ']'])] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(shown.contains("password"));
+        assert_eq!(payload.facts().missing(&["password", "empty"]), ["empty"]);
+    }
+}
