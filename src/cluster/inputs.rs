@@ -161,17 +161,31 @@ impl Target {
     }
 
     /// Why a Secret may not be usable.
+    ///
+    /// The watch remembers an `ExternalSecret` only from the moment on that some CR names its Secret. One that was
+    /// there before has to be read once, or it would count as absent until its next event.
     pub async fn explain(&self, name: &str) -> Result<Explanation, StepError> {
-        Ok(
-            match self
-                .input(&EXTERNAL_SECRET, Some(self.namespace()), name)
-                .await?
-            {
-                None => Explanation::Absent,
-                Some(object) if is_ready(&object) => Explanation::Ready,
-                Some(_) => Explanation::NotReady,
-            },
-        )
+        let namespace = Some(self.namespace());
+        let known = match self.input(&EXTERNAL_SECRET, namespace, name).await? {
+            None if self.is_watched(&EXTERNAL_SECRET).await => {
+                let read = self.read_input(&EXTERNAL_SECRET, namespace, name).await?;
+                if let Some(object) = &read {
+                    self.view.observe(&EXTERNAL_SECRET, object);
+                }
+                read
+            }
+            known => known,
+        };
+        Ok(match known {
+            None => Explanation::Absent,
+            Some(object) if is_ready(&object) => Explanation::Ready,
+            Some(_) => Explanation::NotReady,
+        })
+    }
+
+    async fn is_watched(&self, kind: &Kind) -> bool {
+        let readiness = self.view.readiness(kind, Some(self.namespace())).await;
+        readiness == Readiness::Synced
     }
 
     /// Whether an input is ready; `namespace` is `None` for a cluster-scoped kind.
@@ -258,20 +272,27 @@ impl Target {
                 .and_then(|informer| informer.get(namespace, name))),
             Readiness::NotServed => Ok(None),
             Readiness::Forbidden(_) | Readiness::Failing(_) => {
-                let resource = kind.api_resource();
-                let client = self.cluster.client();
-                let api: Api<DynamicObject> = match namespace {
-                    Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-                    None => Api::all_with(client, &resource),
-                };
-                match api.get(name).await {
-                    Ok(object) => Ok(Some(Arc::new(object))),
-                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-                    Err(error) => {
-                        Err(StepError::from(error).context(&self.reading(kind.kind, name)))
-                    }
-                }
+                self.read_input(kind, namespace, name).await
             }
+        }
+    }
+
+    async fn read_input(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<DynamicObject>>, StepError> {
+        let resource = kind.api_resource();
+        let client = self.cluster.client();
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        match api.get(name).await {
+            Ok(object) => Ok(Some(Arc::new(object))),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(StepError::from(error).context(&self.reading(kind.kind, name))),
         }
     }
 
