@@ -65,14 +65,18 @@ pub async fn ensure(target: &Target, revision: &Revision<'_>) -> Result<(String,
 }
 
 /// Deletes what the family no longer needs.
+///
+/// Part of every pass, not only of those that make a revision: what the pods mounted then becomes history when the
+/// roll-out is through, long after the revision that replaced it was made. At rest it sends nothing.
 pub async fn prune(
     target: &Target,
-    revision: &Revision<'_>,
+    kind: &Kind,
+    family: &Family,
     current: &str,
 ) -> Result<(), StepError> {
-    let all = target.children(revision.kind).await?;
-    let prefix = revision.family.prefix();
-    let label = revision.family.label();
+    let all = target.children(kind).await?;
+    let prefix = family.prefix();
+    let label = family.label();
     let family: Vec<_> = all
         .iter()
         .filter(|object| {
@@ -81,6 +85,9 @@ pub async fn prune(
         })
         .map(|object| &object.metadata)
         .collect();
+    if family.len() <= RETAINED_REVISIONS {
+        return Ok(());
+    }
     let deployment = target.child(&DEPLOYMENT, &target.owner.name).await?;
     let converged = deployment
         .as_deref()
@@ -90,12 +97,13 @@ pub async fn prune(
     } else {
         RETAINED_WHILE_ROLLING
     };
-    if superseded(family.iter().copied(), current, &BTreeSet::new(), keep).is_empty() {
+    let mut mounted = watched_mounts(target, deployment.as_deref()).await?;
+    if superseded(family.iter().copied(), current, &mounted, keep).is_empty() {
         return Ok(());
     }
-    let mounted = mounted(target, deployment.as_deref()).await?;
+    mounted.extend(listed_mounts(target).await?);
     for meta in superseded(family.iter().copied(), current, &mounted, keep) {
-        target.delete(revision.kind, meta).await?;
+        target.delete(kind, meta).await?;
     }
     Ok(())
 }
@@ -137,8 +145,9 @@ async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Resul
     Ok(live.data["data"] == revision.data)
 }
 
-/// Every name that a pod template of this Glance mounts: of the Deployment, the purge, and Jobs that have not ended.
-async fn mounted(
+/// Every name that a pod template of this Glance mounts, as far as watches show: of the Deployment, the purge, and Jobs
+/// that have not ended.
+async fn watched_mounts(
     target: &Target,
     deployment: Option<&DynamicObject>,
 ) -> Result<BTreeSet<String>, StepError> {
@@ -151,13 +160,13 @@ async fn mounted(
             &cron_job.data["spec"]["jobTemplate"]["spec"]["template"],
         ));
     }
-    let mut jobs: Vec<Value> = target
-        .children(&JOB)
-        .await?
-        .iter()
-        .map(|job| value_of(job))
-        .collect();
-    // Runs of the purge carry no mark of ours, so no watch shows them.
+    let jobs = target.children(&JOB).await?;
+    names.extend(mounts_of_jobs(jobs.iter().map(|job| value_of(job))));
+    Ok(names)
+}
+
+/// The same of the runs of the purge: they carry no mark of ours, so no watch shows them.
+async fn listed_mounts(target: &Target) -> Result<BTreeSet<String>, StepError> {
     let runs = ListParams::default().labels(&format!(
         "{}=glance,{}={}",
         labels::NAME,
@@ -167,11 +176,13 @@ async fn mounted(
     let listed = target.api(&JOB).list(&runs).await.map_err(|error| {
         StepError::from(error).context("listing the Jobs that mount configuration")
     })?;
-    jobs.extend(listed.items.iter().map(value_of));
-    for job in jobs.iter().filter(|job| job_state::terminal(job).is_none()) {
-        names.extend(volumes(&job["spec"]["template"]));
-    }
-    Ok(names)
+    Ok(mounts_of_jobs(listed.items.iter().map(value_of)))
+}
+
+fn mounts_of_jobs(jobs: impl Iterator<Item = Value>) -> BTreeSet<String> {
+    jobs.filter(|job| job_state::terminal(job).is_none())
+        .flat_map(|job| volumes(&job["spec"]["template"]).collect::<Vec<_>>())
+        .collect()
 }
 
 /// The `ConfigMap`s and Secrets in the volumes of a pod template.

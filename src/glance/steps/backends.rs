@@ -105,6 +105,12 @@ pub async fn reconcile(
         return Ok(Report::with(no_default(&defaults), projection));
     };
     let (outcome, news) = project(glance, target, &attached, default).await?;
+    if let Some(rendered) = &outcome.rendered {
+        let family = Family::backends(&target.owner.name);
+        revisions::prune(target, &SECRET, &family, &rendered.secret)
+            .await
+            .map_err(|error| error.context("pruning backends Secrets"))?;
+    }
     let verdict = judge(&outcome);
     let skipped = skipped(glance, &verdict, &outcome.faults);
     Ok(Report::with(
@@ -346,9 +352,6 @@ async fn write(
             .ledger
             .learn_sections(&live.uid().unwrap_or_default(), sections);
     }
-    revisions::prune(target, &revision, &name)
-        .await
-        .map_err(|error| error.context("pruning backends Secrets"))?;
     Ok((name, is_new))
 }
 

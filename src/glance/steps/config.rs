@@ -129,17 +129,30 @@ async fn render(
     target: &Target,
     rendered: &Rendered,
 ) -> Result<Artefacts, StepError> {
+    let name = config_map(glance, target, rendered).await?;
+    let family = Family::config(&target.owner.name);
+    revisions::prune(target, &CONFIG_MAP, &family, &name)
+        .await
+        .map_err(|error| shown(error, "pruning config ConfigMaps"))?;
+    Ok(Artefacts {
+        config_map: Some(name),
+        backends_secret: Some(rendered.secret.clone()),
+    })
+}
+
+/// The name of the `ConfigMap` with the current configuration, which exists then.
+async fn config_map(
+    glance: &Glance,
+    target: &Target,
+    rendered: &Rendered,
+) -> Result<String, StepError> {
     let policy = policy_document(glance, target).await?;
     let spec = serde_json::to_value(&glance.spec).unwrap_or_default();
     let inputs = format!("{} {rendered:?} {policy:?}", ledger::of_json(&spec));
-    let artefacts = |config_map| Artefacts {
-        config_map: Some(config_map),
-        backends_secret: Some(rendered.secret.clone()),
-    };
     if let Some(name) = target.view.ledger.output(&target.owner.uid, STEP, &inputs)
         && target.child(&CONFIG_MAP, &name).await?.is_some()
     {
-        return Ok(artefacts(name));
+        return Ok(name);
     }
     let stores = oslo::Projection {
         enabled_backends: rendered.enabled.clone(),
@@ -156,14 +169,11 @@ async fn render(
     let (name, _) = revisions::ensure(target, &revision)
         .await
         .map_err(|error| shown(error, "creating config ConfigMap"))?;
-    revisions::prune(target, &revision, &name)
-        .await
-        .map_err(|error| shown(error, "pruning config ConfigMaps"))?;
     target
         .view
         .ledger
         .learn_output(&target.owner.uid, STEP, inputs, name.clone());
-    Ok(artefacts(name))
+    Ok(name)
 }
 
 /// The document of the referenced policy `ConfigMap`, if there is a reference.
