@@ -93,11 +93,13 @@ async fn look(ctx: &Context, backend: &GlanceBackend) -> Findings {
 }
 
 fn without_parent(backend: &GlanceBackend, namespace: &str, parent: &str) -> Findings {
-    let was_projected = backend
+    // A False one is told the new reason too: which of the two the parent's teardown leaves depends on whether its
+    // Deployment or the parent itself is seen to go first. What was never judged stays so.
+    let was_judged = backend
         .status
         .iter()
         .flat_map(|status| &status.conditions)
-        .any(|condition| condition.type_ == CONFIG_PROJECTED && condition.is_true());
+        .any(|condition| condition.type_ == CONFIG_PROJECTED);
     Findings {
         credentials: Some(Verdict::no(
             WAITING_FOR_PARENT,
@@ -105,7 +107,7 @@ fn without_parent(backend: &GlanceBackend, namespace: &str, parent: &str) -> Fin
                 "parent Glance {namespace}/{parent} does not exist; the cluster this backend's credentials belong on is unknown"
             ),
         )),
-        projected: was_projected.then(|| {
+        projected: was_judged.then(|| {
             Verdict::no(
                 WAITING_FOR_PROJECTION,
                 format!(
