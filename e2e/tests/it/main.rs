@@ -10,6 +10,8 @@ mod cases;
 #[cfg(test)]
 mod admission;
 #[cfg(test)]
+mod backends;
+#[cfg(test)]
 mod bed;
 #[cfg(test)]
 mod chaos;
@@ -22,6 +24,10 @@ mod drift;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
+mod reasons;
+#[cfg(test)]
 mod registration;
+#[cfg(test)]
+mod rotation;
 #[cfg(test)]
 mod suites;
