@@ -16,8 +16,6 @@ mod bed;
 #[cfg(test)]
 mod chaos;
 #[cfg(test)]
-mod conditions;
-#[cfg(test)]
 mod deletion;
 #[cfg(test)]
 mod drift;
