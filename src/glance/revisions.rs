@@ -85,7 +85,16 @@ pub async fn prune(
         })
         .map(|object| &object.metadata)
         .collect();
-    if family.len() <= RETAINED_REVISIONS {
+    let nothing = BTreeSet::new();
+    if superseded(
+        family.iter().copied(),
+        current,
+        &nothing,
+        RETAINED_REVISIONS,
+    )
+    .is_empty()
+    {
+        // Neither a mount nor a roll-out makes it more.
         return Ok(());
     }
     let deployment = target.child(&DEPLOYMENT, &target.owner.name).await?;

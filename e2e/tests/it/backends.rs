@@ -202,7 +202,7 @@ async fn a_backend_that_cannot_be_rendered_is_skipped_and_said_once(
     )
     .await?;
 
-    // More passes, and a new process: it is said once.
+    // More passes say no more.
     for _ in 0..3 {
         stage.poke("images").await?;
         tokio::time::sleep(seconds(1)).await;

@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 use e2e::{
+    bed::run,
     doubles::status::Behaviour,
     expect::Object,
     fleet::Fleet,
-    kinds,
+    kinds, registration,
     scenario::{cluster_secret_store, external_secret, mariadb, secret_store},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::{Stage, holds, later, on_hub_and_target, says, soon};
 
@@ -94,6 +95,73 @@ async fn each_gate_of_the_secrets_says_what_it_waits_for(
     stage.hub().apply(&stage.scenario("late").glance()).await?;
     let late = stage.glance("late");
     says(&late, soon(), (TYPE, database.reason, database.waiting)).await
+}
+
+#[test]
+fn a_namespace_that_a_registration_leaves_out_is_told_by_both_controllers() {
+    run(async |fleet: &'static Fleet| {
+        let stage = Stage::open(fleet, "scope", "edge-1").await?;
+        let (hub, ns) = (stage.hub(), stage.namespace());
+        let edge = stage.children()?;
+        let scenario = stage.scenario("images").backend("store", true);
+        scenario.apply_surroundings(edge).await?;
+        scenario.apply_credentials(edge).await?;
+        let elsewhere = format!("{ns}-elsewhere");
+        edge.namespace(&elsewhere).await?;
+        let kubeconfig = registration::grant(
+            edge,
+            &stage.site.access_namespace(),
+            &[ns, &elsewhere],
+            &Value::Null,
+        )
+        .await?;
+        let clusters = stage.site.clusters_namespace();
+        let scoped = async |namespaces: &str| {
+            registration::register(hub, &clusters, "edge-1", &kubeconfig, Some(namespaces)).await
+        };
+        scoped(&elsewhere).await?;
+        scenario.apply_resources(hub).await?;
+        let (glance, backend) = (stage.glance("images"), stage.site.backend("store"));
+        let outside = |name: &str| {
+            format!("unable to get: {ns}/{name} because of unknown namespace for the cache")
+        };
+        let gate = outside("images-db");
+        says(&glance, later(), (TYPE, "WaitingForDBCredentials", &gate)).await?;
+        let keys = outside("store-credentials");
+        let credentials = "CredentialsReady";
+        says(
+            &backend,
+            soon(),
+            (credentials, "WaitingForCredentials", &keys),
+        )
+        .await?;
+        let made = stage.child(kinds::SECRET, "images-db-connection")?;
+        assert!(made.get().await?.is_none(), "nothing is made out of scope");
+
+        // A store of the namespace is the first that is out of reach.
+        let own = json!({ "kind": "SecretStore", "name": "own" });
+        let other = scenario.clone().with("secretStoreRef", own);
+        hub.apply(&other.glance()).await?;
+        let store = outside("own");
+        says(&glance, soon(), (TYPE, "SecretStoreNotReady", &store)).await?;
+        hub.apply(&scenario.glance()).await?;
+        says(&glance, soon(), (TYPE, "WaitingForDBCredentials", &gate)).await?;
+
+        // The registration is widened: nobody waits for a poll.
+        scoped(&format!("{elsewhere},{ns}")).await?;
+        holds(&backend, soon(), (credentials, "CredentialsAvailable")).await?;
+        holds(&glance, soon(), (TYPE, "SecretsAvailable")).await?;
+        glance.is_ready(later()).await?;
+
+        // Narrowed again, what runs stays as it is.
+        let before = stage.live(kinds::DEPLOYMENT, "images").await?;
+        scoped(&elsewhere).await?;
+        says(&glance, soon(), (TYPE, "WaitingForDBCredentials", &gate)).await?;
+        let after = stage.live(kinds::DEPLOYMENT, "images").await?;
+        assert_eq!(before.metadata.uid, after.metadata.uid);
+        assert_eq!(before.metadata.generation, after.metadata.generation);
+        Ok(())
+    });
 }
 
 /// All that a gate can say, from nothing at all to a usable Secret.
