@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::{
     feed::Feed,
     leg::{Legs, Sink},
-    store::{Source, Store, key},
+    store::{Source, Store, key, version},
 };
 use crate::{Cluster, Kind, metrics::ClusterMetrics};
 
@@ -61,6 +61,9 @@ pub enum Change {
     Applied(Arc<DynamicObject>),
     /// An object is gone; its last known state, reduced.
     Deleted(Arc<DynamicObject>),
+    /// An object has other labels or owners than before: as it was. Comes right after
+    /// [`Self::Applied`], for those to whom only the old ones meant something.
+    Relabelled(Arc<DynamicObject>),
     /// A list has ended: what is known is complete. Comes once per leg and list.
     Synced,
     /// The kind is served from now on, having not been before.
@@ -227,7 +230,7 @@ impl Informer {
     /// answered with the object, because of finalizers, is for [`Self::observe`].
     pub fn forget(&self, namespace: Option<&str>, name: &str, uid: &str) {
         self.inner
-            .change(|store| store.bury(namespace.unwrap_or_default(), name, Some(uid)));
+            .change(|store| store.bury(namespace.unwrap_or_default(), name, Some(uid), None));
     }
 }
 
@@ -309,13 +312,18 @@ impl Inner {
         }
     }
 
-    /// Folds in an object; answers it, reduced, and whether it is exactly what was known.
-    fn fold(&self, mut object: DynamicObject, source: Source) -> (Arc<DynamicObject>, bool) {
+    /// Folds in an object; answers it, reduced, and what was known of its name.
+    fn fold(
+        &self,
+        mut object: DynamicObject,
+        source: Source,
+    ) -> (Arc<DynamicObject>, Option<Arc<DynamicObject>>) {
         let kept = (self.spec.keep)(&object);
         (self.spec.reduce)(&mut object);
         let object = Arc::new(object);
         let known = self.change(|store| {
-            let known = store.holds(&object);
+            let (namespace, name) = key(&object);
+            let known = store.get(namespace, name);
             if store.accepts(&object, source) {
                 store.put(object.clone(), kept, source);
             }
@@ -350,8 +358,20 @@ impl Sink for IntoStore {
     fn put(&self, object: DynamicObject, listed: bool) {
         let source = if listed { Source::List } else { Source::Watch };
         let (object, known) = self.inner.fold(object, source);
-        if !(listed && known) {
-            self.inner.notify(&Change::Applied(object));
+        let is_news = known.as_ref().is_none_or(|known| {
+            known.metadata.uid != object.metadata.uid
+                || known.metadata.resource_version != object.metadata.resource_version
+        });
+        if listed && !is_news {
+            return;
+        }
+        let before = known.filter(|known| {
+            known.metadata.labels != object.metadata.labels
+                || known.metadata.owner_references != object.metadata.owner_references
+        });
+        self.inner.notify(&Change::Applied(object));
+        if let Some(before) = before {
+            self.inner.notify(&Change::Relabelled(before));
         }
     }
 
@@ -359,7 +379,9 @@ impl Sink for IntoStore {
         (self.inner.spec.reduce)(&mut object);
         let (namespace, name) = key(&object);
         let uid = object.metadata.uid.as_deref();
-        self.inner.change(|store| store.bury(namespace, name, uid));
+        let at = version(&object);
+        self.inner
+            .change(|store| store.bury(namespace, name, uid, at));
         self.inner.notify(&Change::Deleted(Arc::new(object)));
     }
 

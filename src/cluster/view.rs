@@ -132,6 +132,8 @@ fn spec(
                 ledger.forget(&object_key(&kind, object));
                 routes.changed(&name, &kind, object, true);
             }
+            // Whose it was until now has lost it.
+            Change::Relabelled(before) => routes.changed(&name, &kind, before, true),
             Change::Served | Change::Gone => routes.capability_changed(&name, &kind),
             Change::Synced => {}
         })

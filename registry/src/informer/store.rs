@@ -1,7 +1,7 @@
 //! What an informer knows, ordered by resourceVersion.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -33,7 +33,8 @@ struct Entry {
 #[derive(Default)]
 struct Graves {
     order: VecDeque<String>,
-    set: HashSet<String>,
+    /// When each was buried, if that is known.
+    buried: HashMap<String, Option<u64>>,
 }
 
 /// Where an object comes from, which decides whether it may overwrite what is known.
@@ -68,19 +69,10 @@ impl Store {
         self.objects.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether what is known about the object is exactly this version of it.
-    pub(super) fn holds(&self, object: &DynamicObject) -> bool {
-        let (namespace, name) = key(object);
-        self.get(namespace, name).is_some_and(|known| {
-            known.metadata.uid == object.metadata.uid
-                && known.metadata.resource_version == object.metadata.resource_version
-        })
-    }
-
     /// Whether `object` is news; what is older than what is known, or belongs to an object that is
     /// known to be gone, is not.
     pub(super) fn accepts(&self, object: &DynamicObject, source: Source) -> bool {
-        if self.graves.contains(object.metadata.uid.as_deref()) {
+        if self.graves.holds(object) {
             return false;
         }
         let (namespace, name) = key(object);
@@ -126,10 +118,11 @@ impl Store {
         }
     }
 
-    /// Forgets the object with this UID for good, whatever late news come of it.
-    pub(super) fn bury(&mut self, namespace: &str, name: &str, uid: Option<&str>) {
+    /// Forgets the object with this UID, whatever late news come of it. What a watch with a selector
+    /// calls deleted may only have lost a label: news that are newer than `at` bring it back.
+    pub(super) fn bury(&mut self, namespace: &str, name: &str, uid: Option<&str>, at: Option<u64>) {
         if let Some(uid) = uid {
-            self.graves.add(uid);
+            self.graves.add(uid, at);
         }
         let known = self.get(namespace, name);
         if known.is_some_and(|known| uid.is_none() || known.metadata.uid.as_deref() == uid) {
@@ -213,25 +206,33 @@ pub(super) fn key(object: &DynamicObject) -> (&str, &str) {
 }
 
 /// The resourceVersion as the number it is.
-fn version(object: &DynamicObject) -> Option<u64> {
+pub(super) fn version(object: &DynamicObject) -> Option<u64> {
     object.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 // === impl Graves ===
 
 impl Graves {
-    fn contains(&self, uid: Option<&str>) -> bool {
-        uid.is_some_and(|uid| self.set.contains(uid))
+    fn holds(&self, object: &DynamicObject) -> bool {
+        let buried = object
+            .metadata
+            .uid
+            .as_ref()
+            .and_then(|uid| self.buried.get(uid));
+        buried.is_some_and(|at| match (at, version(object)) {
+            (Some(at), Some(news)) => news <= *at,
+            _ => true,
+        })
     }
 
-    fn add(&mut self, uid: &str) {
-        if self.set.insert(uid.to_owned()) {
+    fn add(&mut self, uid: &str, at: Option<u64>) {
+        if self.buried.insert(uid.to_owned(), at).is_none() {
             self.order.push_back(uid.to_owned());
         }
         if self.order.len() > GRAVES
             && let Some(oldest) = self.order.pop_front()
         {
-            self.set.remove(&oldest);
+            self.buried.remove(&oldest);
         }
     }
 }
@@ -298,7 +299,7 @@ mod tests {
     fn the_late_answer_of_a_write_does_not_bring_back_the_dead() {
         let mut store = Store::default();
         fold(&mut store, &object("ns", "a", "1", "9"), Source::Watch);
-        store.bury("ns", "a", Some("1"));
+        store.bury("ns", "a", Some("1"), None);
         assert!(!fold(
             &mut store,
             &object("ns", "a", "1", "12"),
@@ -309,7 +310,7 @@ mod tests {
             fold(&mut store, &object("ns", "a", "2", "13"), Source::Observed),
             "a successor"
         );
-        store.bury("ns", "a", Some("1"));
+        store.bury("ns", "a", Some("1"), None);
         assert_eq!(
             version_of(&store, "a").as_deref(),
             Some("13"),
@@ -318,12 +319,33 @@ mod tests {
     }
 
     #[test]
+    fn what_left_a_selector_and_came_back_is_alive() {
+        let mut store = Store::default();
+        fold(&mut store, &object("ns", "a", "1", "9"), Source::Watch);
+        store.bury("ns", "a", Some("1"), Some(10));
+        assert!(
+            !fold(&mut store, &object("ns", "a", "1", "9"), Source::Observed),
+            "from before"
+        );
+        assert!(
+            fold(&mut store, &object("ns", "a", "1", "11"), Source::Observed),
+            "written since, so it cannot be gone"
+        );
+        assert!(fold(
+            &mut store,
+            &object("ns", "a", "1", "12"),
+            Source::Watch
+        ));
+        assert_eq!(version_of(&store, "a").as_deref(), Some("12"));
+    }
+
+    #[test]
     fn graves_are_bounded() {
         let mut store = Store::default();
         for uid in 0..GRAVES + 10 {
-            store.bury("ns", "a", Some(&uid.to_string()));
+            store.bury("ns", "a", Some(&uid.to_string()), None);
         }
-        assert_eq!(store.graves.set.len(), GRAVES);
+        assert_eq!(store.graves.buried.len(), GRAVES);
         assert!(
             store.accepts(&object("ns", "a", "0", "1"), Source::Watch),
             "the oldest is forgotten"
