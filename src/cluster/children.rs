@@ -178,9 +178,13 @@ impl Target {
 
     /// Sends a merge patch to a child of ours.
     pub async fn merge(&self, kind: &Kind, name: &str, patch: &Value) -> Result<(), StepError> {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         let patched = self
             .api(kind)
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .patch(name, &params, &Patch::Merge(patch))
             .await
             .map_err(|error| self.write_error(kind, name, error))?;
         self.remember(kind, ledger::key(kind, self.namespace(), name), &patched);
@@ -241,19 +245,62 @@ impl Target {
         }
     }
 
+    /// Makes sure that an object that only others create or nobody updates bears our marks and these labels; one
+    /// that is not ours is refused. `live` was read from the server, or is what the watch knows of a child. Whether
+    /// anything was missing.
+    pub async fn reclaim(
+        &self,
+        kind: &Kind,
+        live: &ObjectMeta,
+        labels: &[(&str, &str)],
+    ) -> Result<bool, StepError> {
+        let name = live.name.as_deref().unwrap_or_default();
+        let claim = self.owner.claim(live);
+        if !matches!(claim, Claim::Mine | Claim::Unmarked) {
+            return Err(self.owner.refuse(kind.kind, name, &claim));
+        }
+        let labelled = labels.iter().all(|(key, value)| {
+            live.labels
+                .as_ref()
+                .and_then(|labels| labels.get(*key))
+                .is_some_and(|label| label == value)
+        });
+        if claim == Claim::Mine && labelled {
+            return Ok(false);
+        }
+        let mut patch = self.owner.mark(live);
+        for (key, value) in labels {
+            patch["metadata"]["labels"][*key] = Value::from(*value);
+        }
+        self.merge(kind, name, &patch).await.map(|()| true)
+    }
+
     /// Refuses when an object of this name is there and not ours; read live, since a watch only shows our own.
     pub async fn check_adoption(&self, kind: &Kind, name: &str) -> Result<(), StepError> {
-        match self.api(kind).get_metadata_opt(name).await {
-            Ok(None) => Ok(()),
-            Ok(Some(live)) => match self.owner.claim(&live.metadata) {
-                Claim::Mine => Ok(()),
-                claim => Err(self.owner.refuse(kind.kind, name, &claim)),
-            },
-            Err(error) => Err(StepError::from(error).context(&format!(
+        let live = self.read_metadata(kind, name).await.map_err(|error| {
+            error.context(&format!(
                 "looking for a pre-existing {} {}/{name}",
                 kind.kind,
                 self.namespace()
-            ))),
+            ))
+        })?;
+        match live.map(|live| self.owner.claim(&live)) {
+            None | Some(Claim::Mine | Claim::Unmarked) => Ok(()),
+            Some(claim) => Err(self.owner.refuse(kind.kind, name, &claim)),
+        }
+    }
+
+    /// Metadata of the object of this name as it is now. A cluster that does not serve the kind has none: it answers
+    /// with a 404 in plain text, which `kube` takes for an error of its own.
+    pub async fn read_metadata(
+        &self,
+        kind: &Kind,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, StepError> {
+        match self.api(kind).get_metadata(name).await {
+            Ok(live) => Ok(Some(live.metadata)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

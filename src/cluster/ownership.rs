@@ -47,6 +47,9 @@ pub struct Owner {
 pub enum Claim {
     /// It is this Glance's.
     Mine,
+    /// It is not marked as this Glance's, but may be: on the hub nobody controls it; on a target it bears this CR's
+    /// UID and has lost its labels. Marked again when it is wanted, and left alone by every delete.
+    Unmarked,
     /// It carries our labels, but the mark of another hub.
     OtherHub(String),
     /// It is somebody else's, or nobody's.
@@ -97,26 +100,48 @@ impl Owner {
 
     /// Whether an object in the CR's namespace is this Glance's.
     pub fn claim(&self, meta: &ObjectMeta) -> Claim {
-        let controlled = controller(meta).is_some_and(|reference| reference.uid == self.uid);
+        let reference = controller(meta);
+        let controlled = reference.is_some_and(|reference| reference.uid == self.uid);
         match self.placement {
             Placement::Local if controlled => Claim::Mine,
+            Placement::Local if reference.is_none() => Claim::Unmarked,
             Placement::Local => Claim::Foreign,
             Placement::Remote => {
                 let labelled = label(meta, labels::OWNER_KIND) == Some(OWNER_KIND)
                     && label(meta, labels::OWNER_NAME) == Some(&self.name)
                     && label(meta, labels::OWNER_NAMESPACE) == Some(&self.namespace);
-                let mark = meta
-                    .annotations
-                    .as_ref()
-                    .and_then(|annotations| annotations.get(annotations::HUB_UID));
-                match (labelled, mark, &self.hub_uid) {
-                    (true, Some(mark), Some(ours)) if mark != ours => Claim::OtherHub(mark.clone()),
+                let mark = |key| meta.annotations.as_ref()?.get(key);
+                let hub = mark(annotations::HUB_UID);
+                match (labelled, hub, &self.hub_uid) {
+                    (true, Some(hub), Some(ours)) if hub != ours => Claim::OtherHub(hub.clone()),
                     (true, _, _) => Claim::Mine,
                     (false, _, _) if controlled => Claim::Mine,
+                    (false, hub, ours)
+                        if hub == ours.as_ref()
+                            && mark(annotations::OWNER_UID) == Some(&self.uid) =>
+                    {
+                        Claim::Unmarked
+                    }
                     (false, _, _) => Claim::Foreign,
                 }
             }
         }
+    }
+
+    /// The patch that marks an object as a child of this Glance; what else it says about itself stays.
+    pub fn mark(&self, meta: &ObjectMeta) -> Value {
+        let mut patch = json!({ "metadata": { "uid": meta.uid } });
+        self.stamp(&mut patch);
+        if let Some(references) = patch["metadata"]["ownerReferences"].as_array_mut() {
+            // A merge patch replaces the list, so it carries the references of others as well.
+            let others = meta.owner_references.iter().flatten();
+            references.extend(
+                others
+                    .filter(|other| other.uid != self.uid)
+                    .filter_map(|other| serde_json::to_value(other).ok()),
+            );
+        }
+        patch
     }
 
     /// Refuses a name that cannot be recorded as an ownership label. Local children carry no such label.
@@ -264,6 +289,37 @@ mod tests {
             owner(Placement::Remote).claim(&meta(&object)),
             Claim::OtherHub("hub-2".into())
         );
+    }
+
+    #[test]
+    fn a_child_that_lost_its_labels_is_known_by_the_uid_it_bears() {
+        let mut object = stamped(Placement::Remote);
+        object["metadata"]["labels"] = json!({"a": "b"});
+        let claim = |object: &Value| owner(Placement::Remote).claim(&meta(object));
+        assert_eq!(claim(&object), Claim::Unmarked);
+        let patch = owner(Placement::Remote).mark(&meta(&object));
+        assert_eq!(owner(Placement::Remote).claim(&meta(&patch)), Claim::Mine);
+        object["metadata"]["annotations"][annotations::OWNER_UID] = json!("uid-2");
+        assert_eq!(claim(&object), Claim::Foreign, "a namesake from before");
+        object["metadata"]["annotations"] =
+            json!({annotations::OWNER_UID: "uid-1", annotations::HUB_UID: "hub-2"});
+        assert_eq!(claim(&object), Claim::Foreign, "of another hub");
+    }
+
+    #[test]
+    fn on_the_hub_an_object_without_controller_may_be_taken_and_keeps_its_other_owners() {
+        let owned_by = |controller: bool| {
+            meta(&json!({"metadata": {"name": "images", "ownerReferences": [{
+                "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "uid-x",
+                "controller": controller,
+            }]}}))
+        };
+        let owner = owner(Placement::Local);
+        assert_eq!(owner.claim(&owned_by(true)), Claim::Foreign);
+        assert_eq!(owner.claim(&owned_by(false)), Claim::Unmarked);
+        let marked = meta(&owner.mark(&owned_by(false)));
+        assert_eq!(owner.claim(&marked), Claim::Mine);
+        assert_eq!(marked.owner_references.unwrap().len(), 2);
     }
 
     #[test]

@@ -50,24 +50,21 @@ impl Target {
     pub async fn delete_database(&self, name: &str) -> Result<DatabaseObjects, StepError> {
         let mut found = DatabaseObjects::default();
         for kind in MARIADB_CHILDREN {
-            let live = match self.api(&kind).get_metadata_opt(name).await {
-                Ok(live) => live,
-                Err(error) => {
-                    return Err(StepError::from(error).context(&format!(
-                        "looking for {} {}/{name}",
-                        kind.kind,
-                        self.namespace()
-                    )));
-                }
-            };
+            let live = self.read_metadata(&kind, name).await.map_err(|error| {
+                error.context(&format!(
+                    "looking for {} {}/{name}",
+                    kind.kind,
+                    self.namespace()
+                ))
+            })?;
             let Some(live) = live else { continue };
-            if self.owner.claim(&live.metadata) != Claim::Mine {
+            if self.owner.claim(&live) != Claim::Mine {
                 continue;
             }
-            if live.metadata.deletion_timestamp.is_none() {
+            if live.deletion_timestamp.is_none() {
                 found.deleted.push(kind.kind);
             }
-            self.delete(&kind, &live.metadata).await?;
+            self.delete(&kind, &live).await?;
         }
         Ok(found)
     }

@@ -40,7 +40,8 @@ pub struct Revision<'a> {
 /// Makes a revision exist. Its name, and whether it is new.
 pub async fn ensure(target: &Target, revision: &Revision<'_>) -> Result<(String, bool), StepError> {
     let name = revision.family.revision(&revision.hash);
-    if target.child(revision.kind, &name).await?.is_some() {
+    if let Some(live) = target.child(revision.kind, &name).await? {
+        mark(target, revision, &live).await?;
         return Ok((name, false));
     }
     match target
@@ -130,7 +131,21 @@ fn object(revision: &Revision<'_>, name: &str) -> Value {
     })
 }
 
-/// Whether the object that has the name is ours and holds the same data.
+/// Puts back marks and labels: without them neither the prune nor the teardown would find it.
+async fn mark(
+    target: &Target,
+    revision: &Revision<'_>,
+    live: &DynamicObject,
+) -> Result<(), StepError> {
+    let base = (labels::CONFIG_BASE, revision.family.label());
+    target
+        .reclaim(revision.kind, &live.metadata, &[(base.0, &base.1)])
+        .await
+        .map(drop)
+}
+
+/// Whether the object that has the name is ours and holds the same data. One that lost its marks is ours when it
+/// holds just this.
 async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Result<bool, StepError> {
     let Some(live) = target.read(revision.kind, name).await? else {
         return Err(StepError::new(
@@ -138,7 +153,9 @@ async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Resul
             format!("{} {name} went away during the pass", revision.kind.kind),
         ));
     };
-    if target.owner.claim(&live.metadata) != Claim::Mine {
+    let same = live.data["data"] == revision.data;
+    let claim = target.owner.claim(&live.metadata);
+    if claim != Claim::Mine && !(claim == Claim::Unmarked && same) {
         return Err(StepError::new(
             ErrorKind::Refused,
             format!(
@@ -151,7 +168,10 @@ async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Resul
         ));
     }
     target.view.observe(revision.kind, &live);
-    Ok(live.data["data"] == revision.data)
+    if same {
+        mark(target, revision, &live).await?;
+    }
+    Ok(same)
 }
 
 /// Every name that a pod template of this Glance mounts, as far as watches show: of the Deployment, the purge, and Jobs

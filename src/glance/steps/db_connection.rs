@@ -176,9 +176,7 @@ async fn write(
         ));
     };
     let claim = target.owner.claim(&live.metadata);
-    let unclaimed =
-        !target.is_remote() && crate::cluster::ownership::controller(&live.metadata).is_none();
-    if claim != Claim::Mine && !unclaimed {
+    if !matches!(claim, Claim::Mine | Claim::Unmarked) {
         return Err(target.owner.refuse("Secret", name, &claim));
     }
     if claim == Claim::Mine && holds_exactly(&live, key, value) {
@@ -187,6 +185,11 @@ async fn write(
     }
     let mut wanted = json!({ "metadata": live.metadata, "type": live.data["type"] });
     target.owner.stamp(&mut wanted);
+    if !target.is_remote() {
+        // Owners beside the controller stay.
+        wanted["metadata"]["ownerReferences"] =
+            target.owner.mark(&live.metadata)["metadata"]["ownerReferences"].take();
+    }
     let mut object = live;
     object.metadata = serde_json::from_value(wanted["metadata"].take())
         .map_err(|error| StepError::new(ErrorKind::Render, error.to_string()))?;

@@ -151,8 +151,18 @@ async fn create(
 async fn send(target: &Target, wanted: &MigrationJob, attempt: u32) -> Result<(), StepError> {
     match target.create(&JOB, wanted.object(attempt)).await? {
         Created::New(_) => Ok(()),
-        // Ours and not yet gone, or not yet in the watch: the next event tells. Or somebody else's.
-        Created::Exists => target.check_adoption(&JOB, wanted.name()).await,
+        // Ours and not yet gone, or not yet in the watch: the next event tells. Or it lost its marks, or it is
+        // somebody else's.
+        Created::Exists => match target.read(&JOB, wanted.name()).await? {
+            Some(live) if target.reclaim(&JOB, &live.metadata, &[]).await? => Err(StepError::new(
+                ErrorKind::Conflict,
+                format!(
+                    "Job {} had lost its marks; looking at it again",
+                    wanted.name()
+                ),
+            )),
+            _ => Ok(()),
+        },
     }
 }
 
