@@ -54,8 +54,8 @@ pub enum Progress {
 enum Reach {
     /// Their cluster is there.
     Cluster(Box<Target>),
-    /// Not yet known whether it comes back.
-    Wait(Verdict),
+    /// Not yet known whether it comes back; when to look again.
+    Wait(Verdict, Duration),
     /// Given up, by the windows or by the user.
     Gone,
 }
@@ -74,8 +74,8 @@ pub async fn run(
     {
         return Ok(Progress::Released);
     }
-    let reach = match reach(ctx, glance) {
-        Reach::Wait(verdict) => return Ok(Progress::Unresolved(verdict, REQUEUE_SECRETS)),
+    let reach = match reach(ctx, glance).await {
+        Reach::Wait(verdict, pause) => return Ok(Progress::Unresolved(verdict, pause)),
         reach => reach,
     };
 
@@ -123,13 +123,17 @@ pub async fn run(
     Ok(Progress::Released)
 }
 
-fn reach(ctx: &Context, glance: &Glance) -> Reach {
+async fn reach(ctx: &Context, glance: &Glance) -> Reach {
     let given_up = glance
         .annotations()
         .get(ABANDON_REMOTE_CHILDREN)
         .is_some_and(|value| value == "true");
     if placed_on(glance).is_some() && given_up {
         return Reach::Gone;
+    }
+    if ctx.target(glance).is_err() {
+        // Right after the start a registration may not have had its first attempt: no reason to hold anything.
+        ctx.registry.attempted().await;
     }
     match ctx.target(glance) {
         Ok(target) => Reach::Cluster(Box::new(target)),
@@ -150,7 +154,8 @@ fn reach(ctx: &Context, glance: &Glance) -> Reach {
             if unresolved.may_abandon() && windows.passed() {
                 Reach::Gone
             } else {
-                Reach::Wait(windows.verdict(cluster, &unresolved, ctx.now()))
+                let verdict = windows.verdict(cluster, &unresolved, ctx.now());
+                Reach::Wait(verdict, windows.pause())
             }
         }
     }
@@ -168,6 +173,15 @@ struct Windows {
 impl Windows {
     fn passed(&self) -> bool {
         self.deleting_for >= self.abandon_after && self.unresolved_for >= self.abandon_after
+    }
+
+    /// When to look again: as soon as both have passed, or by the clock of everything that does not resolve.
+    fn pause(&self) -> Duration {
+        let shorter = self.deleting_for.min(self.unresolved_for);
+        match self.abandon_after.checked_sub(shorter) {
+            Some(left) if !left.is_zero() => left.min(REQUEUE_SECRETS),
+            _ => REQUEUE_SECRETS,
+        }
     }
 
     fn verdict(&self, cluster: &str, unresolved: &Unresolved, now: Timestamp) -> Verdict {
@@ -261,6 +275,13 @@ mod tests {
         assert!(windows(300, 300).passed());
         assert!(!windows(3000, 299).passed());
         assert!(!windows(299, 3000).passed());
+    }
+
+    #[test]
+    fn the_end_of_the_windows_is_not_slept_through() {
+        assert_eq!(windows(3000, 290).pause(), Duration::from_secs(10));
+        assert_eq!(windows(1, 1).pause(), REQUEUE_SECRETS);
+        assert_eq!(windows(300, 300).pause(), REQUEUE_SECRETS);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub async fn ensure(api: &Api<Glance>, glance: &Glance) -> Result<Option<Glance>
     }
     let mut finalizers = glance.metadata.finalizers.clone().unwrap_or_default();
     finalizers.extend(missing.into_iter().map(str::to_owned));
-    write(api, glance, &finalizers).await.map(Some)
+    Ok(Some(write(api, glance, &finalizers).await?))
 }
 
 /// Removes one. The CR as it is afterwards; `None` when that let it go.
@@ -56,7 +56,9 @@ pub async fn release(
         .collect();
     match write(api, glance, &left).await {
         Ok(written) => Ok((!left.is_empty()).then_some(written)),
-        Err(error) => Err(error),
+        // A lagging watch may still show a CR that an earlier pass has let go.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -64,7 +66,7 @@ async fn write(
     api: &Api<Glance>,
     glance: &Glance,
     finalizers: &[String],
-) -> Result<Glance, StepError> {
+) -> Result<Glance, kube::Error> {
     let patch = json!({
         "metadata": {
             "uid": glance.metadata.uid,
@@ -73,7 +75,6 @@ async fn write(
         }
     });
     let name = glance.metadata.name.as_deref().unwrap_or_default();
-    Ok(api
-        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await?)
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
 }
