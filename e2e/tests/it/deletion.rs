@@ -1,215 +1,600 @@
-//! The end of a Glance: the order of things, and who keeps what.
+//! The end of a Glance: the database first, then the rest, nothing of ours left and everything
+//! of others still there; and what happens when its target cannot be asked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result};
 use e2e::{
-    assets::Component,
+    assets::{Component, Neighbour},
     bed::run,
-    children,
+    children::{self, Children, KINDS},
+    cluster::Cluster,
     doubles::status::Behaviour,
-    expect::{Object, Wanted, always},
+    expect::{Object, Wanted, always, eventually},
     fleet::Fleet,
     kinds,
+    operator::Operator,
     patience::seconds,
+    registration,
+    scenario::{DEFAULT_STORE, Scenario, cluster_secret_store},
     site::Site,
 };
-use serde_json::json;
+use glance_api::keys::{annotations, labels};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
 
-/// Objects of somebody else that look like children of `images`.
-fn look_alikes(namespace: &str) -> [serde_json::Value; 3] {
-    let labels = json!({
-        "app.kubernetes.io/name": "glance",
-        "app.kubernetes.io/instance": "images",
-        "app.kubernetes.io/managed-by": "glance-operator",
-    });
-    let meta = |name: &str| json!({ "namespace": namespace, "name": name, "labels": labels });
-    [
-        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("images-config-0a1b2c3d"),
-            "data": { "glance-api.conf": "" } }),
-        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": meta("images-backends-0a1b2c3d") }),
-        json!({ "apiVersion": "v1", "kind": "Service", "metadata": meta("images-extra"),
-            "spec": { "ports": [{ "port": 80 }] } }),
-    ]
+use crate::strangers::{essence, impostor};
+
+const MARIADB_KINDS: [(&str, &str); 3] = [kinds::DATABASE, kinds::USER, kinds::GRANT];
+const ABANDONED: &str = "RemoteChildrenAbandoned";
+
+/// The labels of a child of this Glance on a target.
+fn owner(namespace: &str, name: &str) -> Value {
+    json!({
+        labels::OWNER_KIND: "Glance", labels::OWNER_NAME: name, labels::OWNER_NAMESPACE: namespace,
+    })
 }
 
-async fn assert_look_alikes_stay(cluster: &e2e::cluster::Cluster, namespace: &str) {
-    for manifest in look_alikes(namespace) {
-        let kind = manifest["kind"].as_str().unwrap();
-        let name = manifest["metadata"]["name"].as_str().unwrap();
-        let found = Object::new(cluster, ("v1", kind), namespace, name)
-            .get()
-            .await
-            .unwrap();
-        let deleted = found.map(|o| o.metadata.deletion_timestamp.is_some());
-        assert_eq!(deleted, Some(false), "{kind} {name}");
+/// Objects of others, and what they are.
+struct Bystanders<'c> {
+    cluster: &'c Cluster,
+    manifests: Vec<Value>,
+    essences: Vec<Value>,
+}
+
+impl<'c> Bystanders<'c> {
+    async fn plant(cluster: &'c Cluster, manifests: Vec<Value>) -> Result<Self> {
+        let mut essences = Vec::new();
+        for manifest in &manifests {
+            let made = cluster.create(manifest).await;
+            essences.push(essence(&made.with_context(|| manifest.to_string())?));
+        }
+        Ok(Self {
+            cluster,
+            manifests,
+            essences,
+        })
+    }
+
+    async fn are_untouched(&self) -> Result<()> {
+        for (manifest, essence_then) in self.manifests.iter().zip(&self.essences) {
+            let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap();
+            let kind = (text("/apiVersion"), text("/kind"));
+            let (ns, name) = (text("/metadata/namespace"), text("/metadata/name"));
+            let now = Object::new(self.cluster, kind, ns, name).get().await?;
+            let now = now.with_context(|| format!("{} {name} is gone", kind.1))?;
+            assert_eq!(&essence(&now), essence_then);
+            assert!(now.metadata.deletion_timestamp.is_none(), "{name}");
+        }
+        Ok(())
     }
 }
 
-async fn reasons(object: &Object<'_>) -> Vec<String> {
-    let events = object.events().await.unwrap();
-    events
+/// Everything beside the children of a Glance that its teardown could mistake for one.
+fn lookalikes(namespace: &str, glance: &str) -> Vec<Value> {
+    let mut all: Vec<_> = KINDS
         .into_iter()
-        .filter_map(|event| event.reason)
-        .collect()
-}
-
-#[test]
-fn a_deleted_local_glance_takes_its_children_and_leaves_the_rest() {
-    run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "del-local").await?;
-        let _operator = site.operator().await?.start().await?;
-        let scenario = site.scenario("images").backend("fast", true);
-        site.apply(&scenario).await?;
-        let glance = site.glance("images");
-        glance.is_ready(seconds(60)).await?;
-        for manifest in look_alikes(site.namespace()) {
-            site.hub().apply(&manifest).await?;
-        }
-        site.hub().delete(&scenario.glance()).await?;
-        glance.is_gone(seconds(60)).await?;
-        let seen = reasons(&glance).await;
-        let place = |reason: &str| seen.iter().position(|seen| seen == reason);
-        let (first, second) = (place("FinalizingDatabase"), place("DatabaseFinalized"));
-        assert!(first.is_some() && first < second, "{seen:?}");
-        e2e::expect::eventually(seconds(60), "the children to go", async || {
-            let left = children::by_reference(site.hub(), site.namespace(), "images").await?;
-            anyhow::ensure!(left.is_empty(), "{:?}", left.keys());
-            Ok::<_, anyhow::Error>(())
+        .map(|kind| {
+            let name = format!("twin-{}", kind.1.to_lowercase());
+            let metadata = json!({
+                "namespace": namespace, "name": name,
+                "labels": owner(namespace, glance),
+                "annotations": { annotations::HUB_UID: "another-hub" },
+            });
+            impostor(kind, &metadata)
         })
-        .await?;
-        assert_look_alikes_stay(site.hub(), site.namespace()).await;
-        for (kind, name) in [(kinds::SECRET, "images-db"), (kinds::MARIADB, "mariadb")] {
-            let input = Object::new(site.hub(), kind, site.namespace(), name);
-            assert!(input.get().await?.is_some(), "{name}");
-        }
-        Ok(())
+        .collect();
+    let mut labelled = |name: &str, key: &str, value: &str| {
+        let mut labels = owner(namespace, glance);
+        labels[key] = json!(value);
+        let metadata = json!({ "namespace": namespace, "name": name, "labels": labels });
+        all.push(impostor(kinds::CONFIG_MAP, &metadata));
+    };
+    labelled("of-another-name", labels::OWNER_NAME, "somebody-else");
+    labelled("of-another-kind", labels::OWNER_KIND, "Keystone");
+    labelled("of-another-namespace", labels::OWNER_NAMESPACE, "elsewhere");
+    let unlabelled = json!({ "namespace": namespace, "name": format!("{glance}-config-00000000") });
+    all.push(impostor(kinds::CONFIG_MAP, &unlabelled));
+    all
+}
+
+/// Reasons of the events about a Glance in the order in which they were made, with messages.
+async fn told(site: &Site<'_>, name: &str) -> Result<Vec<(String, String)>> {
+    let mut events = site.glance(name).events().await?;
+    events.sort_by_key(|e| {
+        let version = e.metadata.resource_version.as_deref().unwrap_or("0");
+        version.parse::<u64>().unwrap_or(0)
     });
+    Ok(events
+        .into_iter()
+        .map(|e| (e.reason.unwrap_or_default(), e.message.unwrap_or_default()))
+        .collect())
+}
+
+/// The same without those that are not about the end.
+async fn last_words(site: &Site<'_>, name: &str) -> Result<Vec<String>> {
+    let about_the_end = ["FinalizingDatabase", "DatabaseFinalized", ABANDONED];
+    let mut reasons: Vec<_> = told(site, name).await?.into_iter().map(|e| e.0).collect();
+    reasons.retain(|reason| about_the_end.contains(&reason.as_str()));
+    Ok(reasons)
+}
+
+/// What a Glance has on a target, objects of other hubs aside.
+async fn ours(cluster: &Cluster, namespace: &str, name: &str) -> Result<Children> {
+    let mut found = children::by_labels(cluster, namespace, name).await?;
+    found.retain(|_, child| {
+        let annotations = child.metadata.annotations.clone().unwrap_or_default();
+        annotations.get(annotations::HUB_UID).map(String::as_str) != Some("another-hub")
+    });
+    Ok(found)
+}
+
+async fn no_pods(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    let selector = format!("app.kubernetes.io/instance={name}");
+    eventually(seconds(60), "the pods to go", async || {
+        let pods = cluster.api::<Pod>(namespace);
+        let found = pods
+            .list(&ListParams::default().labels(&selector))
+            .await
+            .map_err(|e| e.to_string())?;
+        match found.items.len() {
+            0 => Ok(()),
+            some => Err(format!("{some} pods")),
+        }
+    })
+    .await
+}
+
+async fn inputs_are_there(cluster: &Cluster, scenario: &Scenario, store: &str) -> Result<()> {
+    let ns = scenario.namespace();
+    for name in [
+        format!("{}-db", scenario.name()),
+        format!("{}-service-user", scenario.name()),
+        format!("{store}-credentials"),
+    ] {
+        let secret = Object::new(cluster, kinds::SECRET, ns, &name).get().await?;
+        assert!(secret.is_some(), "{name}");
+    }
+    Ok(())
+}
+
+async fn annotate(site: &Site<'_>, name: &str, key: &str, value: &str) -> Result<()> {
+    let patch = json!({ "metadata": { "annotations": { key: value } } });
+    site.hub()
+        .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()))
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// A Glance with a database of its own.
+fn brownfield(scenario: Scenario) -> Scenario {
+    let secret = format!("{}-db", scenario.name());
+    scenario.with(
+        "database",
+        json!({ "host": "db.example.com", "database": "glance", "secretRef": { "name": secret } }),
+    )
 }
 
 #[test]
-fn a_deleted_placed_glance_is_swept_from_its_target() {
+fn a_placed_glance_goes_database_first_and_takes_nothing_of_others_along() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "del-placed").await?;
+        let site = Site::open(fleet, "gone-t").await?;
         let _operator = site.operator().await?.start().await?;
         site.register("edge-1").await?;
+        let (ns, edge) = (site.namespace(), fleet.cluster("edge-1")?);
         let scenario = site.scenario("images").on("edge-1").backend("fast", true);
         site.apply(&scenario).await?;
         let glance = site.glance("images");
         glance.is_ready(seconds(60)).await?;
-        let edge = fleet.cluster("edge-1")?;
-        for manifest in look_alikes(site.namespace()) {
-            edge.apply(&manifest).await?;
+        let bystanders = Bystanders::plant(edge, lookalikes(ns, "images")).await?;
+        let on_hub = json!({
+            "namespace": ns, "name": "labelled", "labels": owner(ns, "images"),
+        });
+        let on_hub = vec![impostor(kinds::CONFIG_MAP, &on_hub)];
+        let on_hub = Bystanders::plant(site.hub(), on_hub).await?;
+
+        // The MariaDB operator sleeps: its objects cannot go, and the Glance has to all the same.
+        let mood = fleet.doubles("edge-1")?.mood();
+        for kind in MARIADB_KINDS {
+            mood.set(kind, ns, Behaviour::Silent);
         }
+        let mark = edge.audit().map(e2e::audit::Audit::mark).transpose()?;
         site.hub().delete(&scenario.glance()).await?;
-        glance.is_gone(seconds(60)).await?;
-        let seen = reasons(&glance).await;
-        assert!(
-            !seen.contains(&"RemoteChildrenAbandoned".to_owned()),
-            "{seen:?}"
+        glance.is_gone(seconds(120)).await?;
+        assert_eq!(
+            last_words(&site, "images").await?,
+            ["FinalizingDatabase", "DatabaseFinalized"]
         );
-        let left = children::by_labels(edge, site.namespace(), "images").await?;
-        // What the cluster is still deleting for us counts as swept.
-        let left: Vec<_> = left
-            .iter()
-            .filter(|(_, object)| object.metadata.deletion_timestamp.is_none())
-            .map(|(key, _)| key)
-            .collect();
-        assert!(left.is_empty(), "{left:?}");
-        assert_look_alikes_stay(edge, site.namespace()).await;
+        let texts = told(&site, "images").await?;
+        let says = |reason: &str| {
+            let found = texts.iter().find(|e| e.0 == reason);
+            found.map(|e| e.1.as_str()).unwrap_or_default()
+        };
+        assert_eq!(
+            says("FinalizingDatabase"),
+            "Cleaning up MariaDB Database, User, and Grant before removing Glance"
+        );
+        assert_eq!(
+            says("DatabaseFinalized"),
+            "MariaDB Database, User, and Grant marked for deletion; releasing finalizer"
+        );
+        if let (Some(audit), Some(mark)) = (edge.audit(), mark) {
+            let deleted: Vec<_> = audit
+                .requests_by(&site.user_on_targets(), mark)?
+                .into_iter()
+                .filter(|r| r.verb == "delete")
+                .collect();
+            let order: Vec<_> = deleted.iter().map(|r| r.resource.as_str()).collect();
+            assert_eq!(order[..3], ["databases", "users", "grants"], "{order:?}");
+            assert!(order.contains(&"deployments"), "{order:?}");
+            assert!(deleted.iter().all(|r| r.code == 200), "{deleted:?}");
+        }
+        let left = ours(edge, ns, "images").await?;
+        assert_eq!(
+            children::names(&left),
+            ["Database/images", "Grant/images", "User/images"]
+        );
+        for (key, child) in &left {
+            assert!(child.metadata.deletion_timestamp.is_some(), "{key}");
+        }
+        for kind in MARIADB_KINDS {
+            mood.set(kind, ns, Behaviour::Healthy);
+        }
+        eventually(seconds(30), "nothing to be left", async || {
+            let left = ours(edge, ns, "images").await?;
+            anyhow::ensure!(left.is_empty(), "{:?}", children::names(&left));
+            Ok(())
+        })
+        .await?;
+        no_pods(edge, ns, "images").await?;
+        bystanders.are_untouched().await?;
+        on_hub.are_untouched().await?;
+        inputs_are_there(edge, &scenario, "fast").await?;
+        let server = Object::new(edge, kinds::MARIADB, ns, "mariadb");
+        assert!(server.get().await?.is_some(), "the database cluster");
+
+        // The backend outlives its Glance and says what is missing.
+        let wanted = Wanted::of("CredentialsReady")
+            .status("False")
+            .reason("WaitingForParent");
+        site.backend("fast").condition(seconds(20), wanted).await?;
         Ok(())
     });
 }
 
 #[test]
-fn a_glance_goes_even_while_the_database_operator_is_down() {
+fn a_local_glance_goes_and_one_with_its_own_database_leaves_namesakes_alone() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "del-db").await?;
+        let site = Site::open(fleet, "gone-h").await?;
         let _operator = site.operator().await?.start().await?;
-        let scenario = site.scenario("images").backend("fast", true);
-        site.apply(&scenario).await?;
-        let glance = site.glance("images");
-        glance.is_ready(seconds(60)).await?;
-        let mood = fleet.doubles("hub")?.mood();
-        for kind in [kinds::DATABASE, kinds::USER, kinds::GRANT] {
-            mood.set(kind, site.namespace(), Behaviour::Silent);
+        let (ns, hub) = (site.namespace(), site.hub());
+        let managed = site.scenario("images").backend("fast", true);
+        let own = brownfield(site.scenario("brown").backend("cold", true));
+        site.apply(&managed).await?;
+        site.apply(&own).await?;
+        for name in ["images", "brown"] {
+            site.glance(name).is_ready(seconds(90)).await?;
         }
-        site.hub().delete(&scenario.glance()).await?;
-        glance.is_gone(seconds(120)).await?;
-        let database = Object::new(site.hub(), kinds::DATABASE, site.namespace(), "images");
-        let left = database.get().await?.expect("nobody is there to let it go");
-        assert!(left.metadata.deletion_timestamp.is_some());
-        for kind in [kinds::DATABASE, kinds::USER, kinds::GRANT] {
-            mood.set(kind, site.namespace(), Behaviour::Healthy);
+        // Labels mean nothing on the hub; a namesake's database is not ours.
+        let mut others = vec![];
+        for kind in MARIADB_KINDS {
+            others.push(impostor(kind, &json!({ "namespace": ns, "name": "brown" })));
         }
-        database.is_gone(seconds(30)).await
+        others.push(impostor(
+            kinds::CONFIG_MAP,
+            &json!({ "namespace": ns, "name": "labelled", "labels": owner(ns, "images") }),
+        ));
+        others.push(impostor(
+            kinds::SECRET,
+            &json!({ "namespace": ns, "name": "images-backends-00000000" }),
+        ));
+        let bystanders = Bystanders::plant(hub, others).await?;
+
+        let started = Instant::now();
+        for scenario in [&managed, &own] {
+            hub.delete(&scenario.glance()).await?;
+        }
+        for scenario in [&managed, &own] {
+            let name = scenario.name();
+            site.glance(name).is_gone(seconds(120)).await?;
+            let limit = seconds(120).saturating_sub(started.elapsed());
+            eventually(limit, "the children to be collected", async || {
+                let left = children::by_reference(hub, ns, name).await?;
+                anyhow::ensure!(left.is_empty(), "{:?}", children::names(&left));
+                Ok(())
+            })
+            .await?;
+            no_pods(hub, ns, name).await?;
+        }
+        assert_eq!(
+            last_words(&site, "images").await?,
+            ["FinalizingDatabase", "DatabaseFinalized"]
+        );
+        assert_eq!(last_words(&site, "brown").await?, ["DatabaseFinalized"]);
+        bystanders.are_untouched().await?;
+        inputs_are_there(hub, &managed, "fast").await?;
+        inputs_are_there(hub, &own, "cold").await?;
+        Ok(())
     });
 }
 
 #[test]
-fn the_children_on_a_deregistered_target_are_abandoned_after_the_window() {
+fn a_namespace_that_is_deleted_takes_its_glances_along_on_every_cluster() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "gone-ns").await?;
+        let (ns, hub, edge) = (site.namespace(), site.hub(), fleet.cluster("edge-2")?);
+        // The operator lives elsewhere, or its account would go first.
+        let elsewhere = format!("{ns}-operator");
+        let _operator = Operator::install(hub, &elsewhere, fleet.folder().path())
+            .await?
+            .arg(&format!("--namespace={ns}"))
+            .arg(&format!(
+                "--clusters-namespace={}",
+                site.clusters_namespace()
+            ))
+            .start()
+            .await?;
+        site.register("edge-2").await?;
+        let here = site.scenario("here").backend("near", true);
+        let there = site.scenario("there").on("edge-2").backend("far", true);
+        for scenario in [&here, &there] {
+            site.apply(scenario).await?;
+        }
+        for scenario in [&here, &there] {
+            site.glance(scenario.name()).is_ready(seconds(90)).await?;
+        }
+        hub.delete(&json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": ns },
+        }))
+        .await?;
+        for scenario in [&here, &there] {
+            site.glance(scenario.name()).is_gone(seconds(120)).await?;
+        }
+        eventually(seconds(60), "the target to be swept", async || {
+            let left = ours(edge, ns, "there").await?;
+            anyhow::ensure!(left.is_empty(), "{:?}", children::names(&left));
+            Ok(())
+        })
+        .await?;
+        inputs_are_there(edge, &there, "far").await?;
+        let namespaces = hub.any("v1", "Namespace", None);
+        eventually(
+            seconds(120),
+            "the namespace to be gone",
+            async || match namespaces.get_opt(ns).await? {
+                None => Ok(()),
+                Some(live) => Err(anyhow::anyhow!("{}", live.data["status"])),
+            },
+        )
+        .await
+    });
+}
+
+/// A Glance whose target is not registered any more, and that is being deleted.
+struct Orphan {
+    scenario: Scenario,
+    children: Children,
+    deleted: Instant,
+}
+
+/// Makes one: ready first, then its target is deregistered and it is deleted.
+async fn orphan(site: &Site<'_>, name: &str, window: &str) -> Result<Orphan> {
+    let scenario = site
+        .scenario(name)
+        .on("edge-2")
+        .backend(&format!("{name}-store"), true);
+    site.apply(&scenario).await?;
+    site.glance(name).is_ready(seconds(60)).await?;
+    let children = ours(site.children(&scenario)?, site.namespace(), name).await?;
+    site.deregister("edge-2").await?;
+    site.glance(name)
+        .condition(
+            seconds(10),
+            Wanted::of("SecretsReady")
+                .status("False")
+                .reason("TargetClusterUnavailable"),
+        )
+        .await?;
+    let deleted = Instant::now();
+    site.hub().delete(&scenario.glance()).await?;
+    let text = format!(
+        "target cluster edge-2 does not resolve; waiting at least {window} before abandoning its children"
+    );
+    let held = Wanted::of("SecretsReady")
+        .status("False")
+        .reason("TargetClusterUnavailable");
+    site.glance(name)
+        .condition(seconds(10), held.message(&text))
+        .await?;
+    Ok(Orphan {
+        scenario,
+        children,
+        deleted,
+    })
+}
+
+/// The children are exactly what they were, and the Glance has said twice that it left them.
+async fn left_behind(site: &Site<'_>, orphan: &Orphan) -> Result<()> {
+    let (scenario, before) = (&orphan.scenario, &orphan.children);
+    let (ns, name) = (site.namespace(), scenario.name());
+    let now = ours(site.children(scenario)?, ns, name).await?;
+    let uids = |children: &Children| -> Vec<_> {
+        let uid = |child: &DynamicObject| child.metadata.uid.clone();
+        children.iter().map(|(k, c)| (k.clone(), uid(c))).collect()
+    };
+    assert_eq!(uids(&now), uids(before));
+    for (key, child) in &now {
+        assert!(child.metadata.deletion_timestamp.is_none(), "{key}");
+    }
+    let words: Vec<_> = told(site, name)
+        .await?
+        .into_iter()
+        .filter(|e| e.0 == ABANDONED)
+        .map(|e| e.1)
+        .collect();
+    let [first, second] = words.as_slice() else {
+        panic!("not two warnings: {words:?}");
+    };
+    assert_eq!(
+        first,
+        "Target cluster is no longer registered; releasing the finalizer without deleting the MariaDB Database, \
+         User, and Grant on it"
+    );
+    let start = "Target cluster is no longer registered; releasing the remote-children finalizer without deleting \
+                 the objects on it labelled as owned by this Glance";
+    assert!(second.starts_with(start), "{second}");
+    for stays in [
+        format!("namespace {ns}"),
+        "cluster edge-2".to_owned(),
+        format!("Deployment {name}"),
+        format!("Secret {name}-db-connection"),
+        format!("Database, User and Grant {name}"),
+    ] {
+        assert!(second.contains(&stays), "{stays} in {second}");
+    }
+    let finalized = last_words(site, name).await?;
+    assert_eq!(finalized, [ABANDONED, ABANDONED]);
+    Ok(())
+}
+
+#[test]
+fn children_on_a_deregistered_target_are_given_up_after_the_window_and_never_before() {
     run(async |fleet: &Fleet| {
         let site = Site::open(fleet, "abandon").await?;
-        let operator = site.operator().await?.arg("--abandon-after=4s");
-        let _operator = operator.start().await?;
-        site.register("edge-1").await?;
-        let scenario = site.scenario("images").on("edge-1").backend("fast", true);
-        site.apply(&scenario).await?;
-        let glance = site.glance("images");
-        glance.is_ready(seconds(60)).await?;
-        site.deregister("edge-1").await?;
-        let lost = Wanted::of("SecretsReady")
-            .status("False")
-            .reason("TargetClusterUnavailable");
-        glance.condition(seconds(20), lost).await?;
-        site.hub().delete(&scenario.glance()).await?;
-        glance.is_gone(seconds(60)).await?;
-        let event = glance.event(seconds(5), "RemoteChildrenAbandoned").await?;
-        assert_eq!(event.type_.as_deref(), Some("Warning"));
-        let edge = fleet.cluster("edge-1")?;
-        let left = children::by_labels(edge, site.namespace(), "images").await?;
-        assert!(left.contains_key("Deployment/images"), "{:?}", left.keys());
-        Ok(())
+        let ns = site.namespace();
+        let installed = site.operator().await?;
+        let patient = installed.clone().arg("--abandon-after=10m").start().await?;
+        site.register("edge-2").await?;
+
+        // Back within the window: swept.
+        let back = orphan(&site, "back", "10m0s").await?.scenario;
+        site.register("edge-2").await?;
+        site.glance("back").is_gone(seconds(30)).await?;
+        let left = ours(site.children(&back)?, ns, "back").await?;
+        assert!(
+            left.keys().all(|key| key.starts_with("Database/")
+                || key.starts_with("User/")
+                || key.starts_with("Grant/")),
+            "{:?}",
+            children::names(&left)
+        );
+        assert_eq!(
+            last_words(&site, "back").await?,
+            ["FinalizingDatabase", "DatabaseFinalized"]
+        );
+
+        // A person who knows better releases it at once.
+        let given = orphan(&site, "given", "10m0s").await?;
+        annotate(&site, "given", annotations::ABANDON_REMOTE_CHILDREN, "yes").await?;
+        always(seconds(2), "anything but true is ignored", async || {
+            site.glance("given").get().await?.context("it is gone")
+        })
+        .await?;
+        annotate(&site, "given", annotations::ABANDON_REMOTE_CHILDREN, "true").await?;
+        site.glance("given").is_gone(seconds(8)).await?;
+        left_behind(&site, &given).await?;
+        patient.stop()?;
+
+        site.register("edge-2").await?;
+        let _hasty = installed.arg("--abandon-after=6s").start().await?;
+        let lost = orphan(&site, "lost", "6s").await?;
+        site.glance("lost").is_gone(seconds(40)).await?;
+        let held = lost.deleted.elapsed();
+        eprintln!("given up after {:.1} s", held.as_secs_f64());
+        // The mark of deletion knows no fractions of a second.
+        assert!(held > Duration::from_secs(5), "{held:?}");
+        left_behind(&site, &lost).await
     });
 }
 
 #[test]
-fn a_target_that_is_only_unreachable_is_waited_for_and_then_swept() {
+fn a_target_that_is_out_of_reach_is_waited_for_and_swept_when_it_is_back() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "away").await?;
-        let operator = site.operator().await?.arg("--abandon-after=2s");
-        let _operator = operator.start().await?;
-        let away = fleet.another("away", true).await?;
-        let Some(plane) = away.plane() else {
-            return Ok(());
-        };
-        site.register_as("away", away.cluster()).await?;
-        let scenario = site.scenario("images").on("away").backend("fast", true);
-        scenario.apply(site.hub(), away.cluster()).await?;
+        let site = Site::open(fleet, "unreach").await?;
+        let far = fleet.another("far", true).await?;
+        let (ns, cluster) = (site.namespace(), far.cluster());
+        // Nor does it know a single kind of the MariaDB operator.
+        cluster.uninstall(&Neighbour::MariaDb.crds()?).await?;
+        let _operator = site
+            .operator()
+            .await?
+            .arg("--abandon-after=2s")
+            .start()
+            .await?;
+        site.register_as("far", cluster).await?;
+        let scenario = brownfield(site.scenario("images").on("far").backend("fast", true));
+        cluster.apply(&cluster_secret_store(DEFAULT_STORE)).await?;
+        scenario.apply_credentials(cluster).await?;
+        scenario.apply_resources(site.hub()).await?;
         let glance = site.glance("images");
         glance.is_ready(seconds(60)).await?;
 
+        let Some(plane) = far.plane() else {
+            return Ok(());
+        };
         plane.freeze(Component::ApiServer);
         site.hub().delete(&scenario.glance()).await?;
-        // Far longer than the window.
-        always(Duration::from_secs(10), "the resource", async || {
-            let found = glance.get().await?;
-            anyhow::ensure!(found.is_some(), "it is gone");
-            Ok::<_, anyhow::Error>(())
+        let held = always(seconds(25), "the Glance is held", async || {
+            glance.get().await?.context("it is gone")
+        })
+        .await;
+        plane.thaw(Component::ApiServer);
+        held?;
+        glance.is_gone(seconds(90)).await?;
+        let left = ours(cluster, ns, "images").await?;
+        assert!(left.is_empty(), "{:?}", children::names(&left));
+        assert_eq!(last_words(&site, "images").await?, ["DatabaseFinalized"]);
+        inputs_are_there(cluster, &scenario, "fast").await
+    });
+}
+
+#[test]
+fn a_namespace_that_left_the_scope_is_still_swept_if_rights_allow_it_and_named_if_not() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "narrowed").await?;
+        let _operator = site.operator().await?.start().await?;
+        let (ns, edge) = (site.namespace(), fleet.cluster("edge-2")?);
+        let other = format!("{ns}-other");
+        edge.namespace(&other).await?;
+        site.register("edge-2").await?;
+        let scenario = site.scenario("images").on("edge-2").backend("fast", true);
+        site.apply(&scenario).await?;
+        let glance = site.glance("images");
+        glance.is_ready(seconds(60)).await?;
+
+        // An account without any right in the namespace.
+        let narrow = format!("{ns}-narrow");
+        let blind = registration::grant(edge, &narrow, &[&other], &Value::Null).await?;
+        let clusters = site.clusters_namespace();
+        registration::register(site.hub(), &clusters, "edge-2", &blind, Some(&other)).await?;
+        let wanted = Wanted::of("SecretsReady")
+            .status("False")
+            .message("because of unknown namespace for the cache");
+        glance.condition(seconds(30), wanted).await?;
+        site.hub().delete(&scenario.glance()).await?;
+        let wanted = Wanted::of("SecretsReady")
+            .status("False")
+            .reason("ReconcileError")
+            .message("is forbidden");
+        glance.condition(seconds(30), wanted).await?;
+        glance.event(seconds(10), "TeardownFailed").await?;
+
+        // The rights are back, the scope is not.
+        let seeing = site.kubeconfig(edge).await?;
+        registration::register(site.hub(), &clusters, "edge-2", &seeing, Some(&other)).await?;
+        glance.is_gone(seconds(60)).await?;
+        eventually(seconds(30), "nothing to be left", async || {
+            let left = ours(edge, ns, "images").await?;
+            anyhow::ensure!(left.is_empty(), "{:?}", children::names(&left));
+            Ok(())
         })
         .await?;
-        plane.thaw(Component::ApiServer);
-        glance.is_gone(seconds(120)).await?;
-        let seen = reasons(&glance).await;
-        assert!(
-            !seen.contains(&"RemoteChildrenAbandoned".to_owned()),
-            "{seen:?}"
+        assert_eq!(
+            last_words(&site, "images").await?,
+            ["FinalizingDatabase", "DatabaseFinalized"]
         );
-        let deployment = Object::new(
-            away.cluster(),
-            kinds::DEPLOYMENT,
-            site.namespace(),
-            "images",
-        );
-        deployment.is_gone(seconds(20)).await
+        inputs_are_there(edge, &scenario, "fast").await
     });
 }

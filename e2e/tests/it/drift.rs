@@ -1,155 +1,616 @@
-//! What happens to children that somebody else deletes, edits or brought first.
+//! What others do to the children of a Glance: undone within seconds, by an event, without a
+//! write to the resource. What others have put there under a wanted name is left as it is.
 
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
 use e2e::{
     bed::run,
-    children,
-    cluster::{Cluster, told},
+    children::{self, Children, KINDS},
+    cluster::Cluster,
     expect::{Object, Wanted, eventually},
     fleet::Fleet,
     kinds,
     patience::seconds,
+    scenario::{self, Scenario},
     site::Site,
 };
+use glance_api::keys::{FIELD_MANAGER, annotations, labels};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// Edits by hand that the operator has to take back: kind, suffix of the name, where, what.
-const EDITS: [((&str, &str), &str, &str, &str); 6] = [
-    (
-        kinds::DEPLOYMENT,
-        "",
-        "/spec/template/spec/containers/0/image",
-        "evil.example/glance:1",
-    ),
-    (kinds::SERVICE, "", "/spec/ports/0/targetPort", "1234"),
-    (kinds::DISRUPTION_BUDGET, "", "/spec/minAvailable", "0"),
-    (kinds::CRON_JOB, "-db-purge", "/spec/schedule", "* * * * *"),
-    (
-        kinds::SECRET,
-        "-db-connection",
-        "/data/connection",
-        "b2hubw==",
-    ),
-    (kinds::GRANT, "", "/spec/privileges/0", "SELECT"),
-];
+use crate::strangers::{essence, impostor};
 
-async fn edit(cluster: &Cluster, object: &DynamicObject, kind: (&str, &str), at: &str, to: &str) {
-    let value: Value = serde_json::from_str(to).unwrap_or_else(|_| json!(to));
-    let patch: json_patch::Patch =
-        serde_json::from_value(json!([{ "op": "replace", "path": at, "value": value }])).unwrap();
-    let name = object.metadata.name.as_deref().unwrap();
-    let api = cluster.any(kind.0, kind.1, object.metadata.namespace.as_deref());
-    let outcome = api
-        .patch(name, &PatchParams::default(), &Patch::Json::<()>(patch))
-        .await;
-    outcome.map_err(|e| told(&e)).unwrap();
+/// A repair takes this long at most. Everything that comes round by a clock takes longer: waits
+/// ten seconds or more, the check of a healthy API half a minute, the sync ten minutes.
+fn soon() -> Duration {
+    seconds(8)
+}
+
+/// A Glance that owns an object of every kind.
+fn with_everything(site: &Site<'_>, name: &str) -> Scenario {
+    site.scenario(name)
+        .backend(&format!("{name}-store"), true)
+        .with(
+            "autoscaling",
+            json!({ "minReplicas": 2, "maxReplicas": 4, "targetCPUUtilization": 80 }),
+        )
+        .with(
+            "networkPolicy",
+            json!({ "ingress": [{ "namespaceSelector": { "matchLabels": { "team": "nova" } } }] }),
+        )
+        .with(
+            "gateway",
+            json!({ "parentRef": { "name": "public" }, "hostname": "images.example.com" }),
+        )
+}
+
+async fn apply(site: &Site<'_>, scenario: &Scenario) -> Result<()> {
+    for manifest in scenario::gateway(site.namespace(), "public") {
+        site.children(scenario)?.apply(&manifest).await?;
+    }
+    site.apply(scenario).await
+}
+
+async fn owned(cluster: &Cluster, scenario: &Scenario) -> Result<Children> {
+    match scenario.target() {
+        Some(_) => children::by_labels(cluster, scenario.namespace(), scenario.name()).await,
+        None => children::by_reference(cluster, scenario.namespace(), scenario.name()).await,
+    }
+}
+
+/// `Kind/name` as a kind and a name.
+fn split(key: &str) -> ((&'static str, &'static str), &str) {
+    let (kind, name) = key.split_once('/').expect("Kind/name");
+    let kind = KINDS.into_iter().find(|k| k.1 == kind).expect("a kind");
+    (kind, name)
+}
+
+fn uid(object: &DynamicObject) -> Option<&str> {
+    object.metadata.uid.as_deref()
+}
+
+/// What a child says: its spec or its data.
+fn content(object: &DynamicObject) -> Value {
+    json!([object.data.get("spec"), object.data.get("data")])
+}
+
+fn is(holds: bool, complaint: &str) -> Result<(), String> {
+    if holds {
+        Ok(())
+    } else {
+        Err(complaint.to_owned())
+    }
+}
+
+/// One edit by hand of something that the operator sets; `None` for what cannot be edited.
+fn tampering(key: &str) -> Option<Value> {
+    let (kind, _) = split(key);
+    let spec = match kind.1 {
+        "Deployment" => json!({ "template": { "spec": { "containers": [
+            { "name": "glance-api", "image": "registry.example/tampered:1" },
+        ] } } }),
+        "Service" => json!({ "selector": { "app.kubernetes.io/instance": "tampered" } }),
+        "CronJob" => json!({ "suspend": true, "schedule": "0 5 1 1 *" }),
+        "PodDisruptionBudget" => json!({ "minAvailable": 2 }),
+        "HorizontalPodAutoscaler" => json!({ "maxReplicas": 9 }),
+        "NetworkPolicy" => json!({ "podSelector": { "matchLabels": { "app": "tampered" } } }),
+        "HTTPRoute" => json!({ "hostnames": ["tampered.example.com"] }),
+        "Database" => json!({ "characterSet": "latin1" }),
+        "User" => json!({ "maxUserConnections": 1 }),
+        "Grant" => json!({ "table": "tampered" }),
+        _ => return None,
+    };
+    Some(json!({ "spec": spec }))
+}
+
+/// The whole story of one Glance: each of its children is deleted, edited, stripped of its marks.
+struct Drift<'f> {
+    site: Site<'f>,
+    scenario: Scenario,
+    cluster: &'f Cluster,
+}
+
+impl Drift<'_> {
+    fn object<'a>(&'a self, key: &'a str) -> Object<'a> {
+        let (kind, name) = split(key);
+        Object::new(self.cluster, kind, self.site.namespace(), name)
+    }
+
+    /// Nothing of the last repair may wake the operator for the next one.
+    async fn settled(&self) -> Result<()> {
+        let glance = self.site.glance(self.scenario.name());
+        glance.is_ready(seconds(60)).await?;
+        let deployment = format!("Deployment/{}", self.scenario.name());
+        self.object(&deployment)
+            .satisfies(seconds(60), "to have rolled out", |live| {
+                let status = |field: &str| live.data["status"][field].as_i64();
+                is(
+                    status("observedGeneration") == live.metadata.generation
+                        && status("updatedReplicas") == Some(2)
+                        && status("availableReplicas") == Some(2)
+                        && status("replicas") == Some(2),
+                    &live.data["status"].to_string(),
+                )
+            })
+            .await?;
+        glance.is_ready(seconds(60)).await?;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        Ok(())
+    }
+
+    async fn patch(&self, key: &str, patch: &Value) -> Result<()> {
+        let (kind, name) = split(key);
+        let api = self
+            .cluster
+            .any(kind.0, kind.1, Some(self.site.namespace()));
+        let params = PatchParams {
+            field_manager: Some("somebody".to_owned()),
+            ..PatchParams::default()
+        };
+        let sent = if kind == kinds::DEPLOYMENT {
+            api.patch(name, &params, &Patch::Strategic(patch)).await
+        } else {
+            api.patch(name, &params, &Patch::Merge(patch)).await
+        };
+        sent.with_context(|| format!("patching {key}"))?;
+        Ok(())
+    }
+
+    async fn delete(&self, key: &str, before: &DynamicObject) -> Result<()> {
+        self.settled().await?;
+        let started = Instant::now();
+        let (kind, name) = split(key);
+        self.cluster
+            .any(kind.0, kind.1, Some(self.site.namespace()))
+            .delete(name, &DeleteParams::background())
+            .await?;
+        self.object(key)
+            .satisfies(soon(), "to be made again", |now| {
+                is(uid(now) != uid(before), "it is still the old one")?;
+                let same = kind != kinds::SECRET && kind != kinds::CONFIG_MAP
+                    || content(now) == content(before);
+                is(same, "it says something else")
+            })
+            .await?;
+        eprintln!("{key} was back {} ms later", started.elapsed().as_millis());
+        Ok(())
+    }
+
+    async fn edit(&self, key: &str, patch: &Value, before: &DynamicObject) -> Result<()> {
+        self.settled().await?;
+        let started = Instant::now();
+        self.patch(key, patch).await?;
+        self.object(key)
+            .satisfies(soon(), "to be as it was", |now| {
+                is(uid(now) == uid(before), "it was made again")?;
+                is(
+                    content(now) == content(before),
+                    &format!("{} instead of {}", content(now), content(before)),
+                )
+            })
+            .await?;
+        eprintln!("{key} was right {} ms later", started.elapsed().as_millis());
+        Ok(())
+    }
+
+    async fn unmark(&self, key: &str, patch: &Value, before: &DynamicObject) -> Result<()> {
+        self.settled().await?;
+        let started = Instant::now();
+        self.patch(key, patch).await?;
+        let wanted = marks(before);
+        self.object(key)
+            .satisfies(soon(), "to bear its marks again", |now| {
+                is(uid(now) == uid(before), "it was made again")?;
+                let marks = marks(now);
+                is(marks == wanted, &format!("{marks} instead of {wanted}"))
+            })
+            .await?;
+        eprintln!("{key} was ours {} ms later", started.elapsed().as_millis());
+        Ok(())
+    }
+
+    /// Labels and owners that are ours, on every kind of child.
+    fn unmarking(&self) -> Vec<Value> {
+        if self.scenario.target().is_none() {
+            return vec![json!({ "metadata": { "ownerReferences": null } })];
+        }
+        let nothing = json!({
+            labels::OWNER_KIND: null, labels::OWNER_NAME: null, labels::OWNER_NAMESPACE: null,
+        });
+        vec![
+            json!({ "metadata": { "labels": nothing } }),
+            json!({ "metadata": { "labels": { labels::OWNER_NAME: "somebody-else" } } }),
+        ]
+    }
+
+    async fn tell(&self) -> Result<()> {
+        let glance = self.site.glance(self.scenario.name());
+        let before = glance.is_ready(seconds(60)).await?;
+        self.settled().await?;
+        let all = owned(self.cluster, &self.scenario).await?;
+        let owned_kinds: Vec<_> = all.keys().map(|key| split(key).0.1).collect();
+        for (_, kind) in KINDS {
+            assert!(owned_kinds.contains(&kind), "no {kind} in {owned_kinds:?}");
+        }
+
+        // What others add, they keep.
+        let mine = json!({ "metadata": {
+            "labels": { "e2e/mine": "kept" }, "annotations": { "e2e/mine": "kept" },
+        } });
+        for key in all.keys() {
+            self.patch(key, &mine).await?;
+        }
+        for (key, child) in &all {
+            if let Some(patch) = tampering(key) {
+                self.edit(key, &patch, child).await?;
+            }
+        }
+        let connection = format!("Secret/{}-db-connection", self.scenario.name());
+        for patch in [
+            json!({ "stringData": { "connection": "mysql+pymysql://somebody@else/where" } }),
+            json!({ "stringData": { "stray": "key" } }),
+            json!({ "data": { "connection": null } }),
+        ] {
+            self.edit(&connection, &patch, &all[&connection]).await?;
+        }
+        for (key, child) in &all {
+            for patch in self.unmarking() {
+                self.unmark(key, &patch, child).await?;
+            }
+        }
+        self.settled().await?;
+        for (key, child) in &owned(self.cluster, &self.scenario).await? {
+            let kept = |map: Option<&std::collections::BTreeMap<String, String>>| {
+                map.and_then(|m| m.get("e2e/mine")).map(String::as_str) == Some("kept")
+            };
+            assert!(kept(child.metadata.labels.as_ref()), "labels of {key}");
+            assert!(
+                kept(child.metadata.annotations.as_ref()),
+                "annotations of {key}"
+            );
+            assert_eq!(uid(child), uid(&all[key]), "{key}");
+        }
+        for (key, child) in &all {
+            self.delete(key, child).await?;
+        }
+
+        self.settled().await?;
+        let job = format!("Job/{}-db-sync", self.scenario.name());
+        self.object(&job)
+            .satisfies(soon(), "to have run again", |now| {
+                is(now.data["status"]["succeeded"] == 1, "it has not succeeded")
+            })
+            .await?;
+        let left = owned(self.cluster, &self.scenario).await?;
+        let names = |children: &Children| children.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(
+            names(&left),
+            names(&all),
+            "neither more nor less than before"
+        );
+        let after = glance.get().await?.context("the Glance")?;
+        assert_eq!(after.metadata.generation, before.metadata.generation);
+        Ok(())
+    }
+}
+
+/// The marks that make an object a child.
+fn marks(object: &DynamicObject) -> Value {
+    let all = object.metadata.labels.clone().unwrap_or_default();
+    let ours = [
+        labels::OWNER_KIND,
+        labels::OWNER_NAME,
+        labels::OWNER_NAMESPACE,
+        labels::CONFIG_BASE,
+    ];
+    let found: Vec<_> = ours.map(|key| all.get(key).cloned()).to_vec();
+    json!([found, object.metadata.owner_references])
 }
 
 #[test]
-fn every_child_on_a_target_is_put_back_when_deleted_or_edited() {
+fn whatever_is_done_to_the_children_on_a_target_is_undone_at_once() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "drift").await?;
+        let site = Site::open(fleet, "drift-t").await?;
         let _operator = site.operator().await?.start().await?;
-        site.register("edge-2").await?;
-        let scenario = site.scenario("images").on("edge-2").backend("fast", true);
-        site.apply(&scenario).await?;
-        site.glance("images").is_ready(seconds(60)).await?;
-        let edge = fleet.cluster("edge-2")?;
+        site.register("edge-1").await?;
+        let scenario = with_everything(&site, "images").on("edge-1");
+        apply(&site, &scenario).await?;
+        let cluster = site.children(&scenario)?;
+        let drift = Drift {
+            site,
+            scenario,
+            cluster,
+        };
+        drift.tell().await
+    });
+}
 
-        for (kind, suffix, at, to) in EDITS {
-            let name = format!("images{suffix}");
-            let child = Object::new(edge, kind, site.namespace(), &name);
-            let before = child.exists(seconds(5)).await?;
-            let wanted = before.data.pointer(at).cloned();
-            edit(edge, &before, kind, at, to).await;
-            child
-                .satisfies(seconds(15), &format!("to have its {at} back"), |now| {
-                    let found = now.data.pointer(at).cloned();
-                    if found == wanted {
-                        Ok(())
-                    } else {
-                        Err(format!("{found:?}"))
-                    }
-                })
+#[test]
+fn whatever_is_done_to_the_children_on_the_hub_is_undone_at_once() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "drift-h").await?;
+        let _operator = site.operator().await?.start().await?;
+        let scenario = with_everything(&site, "images");
+        apply(&site, &scenario).await?;
+        let cluster = site.children(&scenario)?;
+        let drift = Drift {
+            site,
+            scenario,
+            cluster,
+        };
+        drift.tell().await
+    });
+}
+
+/// Who has put objects under the names that a Glance wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stranger {
+    /// Somebody without any mark of ours.
+    Nobody,
+    /// A Glance of the same name and namespace on another hub.
+    OtherHub,
+    /// Another controller on the same cluster.
+    Controller,
+}
+
+/// A name that is taken, and where the Glance must say so.
+struct Taken {
+    kind: (&'static str, &'static str),
+    name: String,
+    condition: &'static str,
+    /// Immutable objects are refused in words of their own.
+    revision: bool,
+}
+
+/// Objects by strangers under all names that a Glance wants, in the order in which it comes
+/// across them. Those of one entry are met in one pass.
+fn taken(name: &str, config_map: &str, backends: &str) -> Vec<Vec<Taken>> {
+    let one = |kind, name: &str, condition| Taken {
+        kind,
+        name: name.to_owned(),
+        condition,
+        revision: false,
+    };
+    let revision = |kind, name: &str, condition| Taken {
+        revision: true,
+        ..one(kind, name, condition)
+    };
+    vec![
+        vec![one(
+            kinds::SECRET,
+            &format!("{name}-db-connection"),
+            "SecretsReady",
+        )],
+        vec![revision(kinds::SECRET, backends, "BackendsReady")],
+        vec![revision(kinds::CONFIG_MAP, config_map, "SecretsReady")],
+        vec![one(kinds::DATABASE, name, "DatabaseReady")],
+        vec![one(kinds::USER, name, "DatabaseReady")],
+        vec![one(kinds::GRANT, name, "DatabaseReady")],
+        vec![one(kinds::JOB, &format!("{name}-db-sync"), "DatabaseReady")],
+        vec![one(kinds::DEPLOYMENT, name, "DeploymentReady")],
+        vec![one(kinds::SERVICE, name, "DeploymentReady")],
+        vec![one(kinds::DISRUPTION_BUDGET, name, "DeploymentReady")],
+        vec![
+            one(kinds::HTTP_ROUTE, name, "HTTPRouteReady"),
+            one(kinds::AUTOSCALER, name, "HPAReady"),
+            one(kinds::NETWORK_POLICY, name, "NetworkPolicyReady"),
+            one(kinds::CRON_JOB, &format!("{name}-db-purge"), "DBPurgeReady"),
+        ],
+    ]
+}
+
+/// A Glance whose every name is taken, one after the other given back.
+struct Impostors<'f> {
+    site: &'f Site<'f>,
+    scenario: Scenario,
+    stranger: Stranger,
+}
+
+impl Impostors<'_> {
+    fn cluster(&self) -> Result<&Cluster> {
+        self.site.children(&self.scenario)
+    }
+
+    async fn metadata(&self, taken: &Taken) -> Result<Value> {
+        let mut metadata = json!({ "namespace": self.site.namespace(), "name": taken.name });
+        match self.stranger {
+            Stranger::Nobody => {}
+            Stranger::OtherHub => {
+                metadata["labels"] = json!({
+                    labels::OWNER_KIND: "Glance",
+                    labels::OWNER_NAME: self.scenario.name(),
+                    labels::OWNER_NAMESPACE: self.site.namespace(),
+                });
+                metadata["annotations"] = json!({ annotations::HUB_UID: "another-hub" });
+            }
+            Stranger::Controller => {
+                let keeper = self
+                    .cluster()?
+                    .apply(&json!({
+                        "apiVersion": "v1", "kind": "ConfigMap",
+                        "metadata": { "namespace": self.site.namespace(), "name": "keeper" },
+                    }))
+                    .await?;
+                metadata["ownerReferences"] = json!([{
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": "keeper",
+                    "uid": keeper.metadata.uid, "controller": true,
+                }]);
+            }
+        }
+        Ok(metadata)
+    }
+
+    fn refusal(&self, taken: &Taken) -> String {
+        let (ns, name) = (self.site.namespace(), &taken.name);
+        let kind = taken.kind.1;
+        match self.stranger {
+            _ if taken.revision => format!(
+                "existing {kind} {ns}/{name} is not owned by {ns}/{}",
+                self.scenario.name()
+            ),
+            Stranger::OtherHub => format!(
+                "refusing to write {kind} {ns}/{name}: its mark says that it belongs to the hub another-hub"
+            ),
+            _ => format!(
+                "refusing to adopt pre-existing {kind} {ns}/{name}: it was not created by this Glance, so adopting \
+                 it would overwrite its spec and delete it at teardown"
+            ),
+        }
+    }
+
+    /// Shows the operator that something has changed, which it cannot see by itself.
+    async fn poke(&self, number: usize) -> Result<()> {
+        let patch = json!({ "metadata": { "annotations": { "e2e/poke": number.to_string() } } });
+        self.site
+            .hub()
+            .any(
+                kinds::GLANCE.0,
+                kinds::GLANCE.1,
+                Some(self.site.namespace()),
+            )
+            .patch(
+                self.scenario.name(),
+                &PatchParams::default(),
+                &Patch::Merge(&patch),
+            )
+            .await?;
+        Ok(())
+    }
+
+    async fn tell(&self) -> Result<()> {
+        let (cluster, ns, name) = (self.cluster()?, self.site.namespace(), self.scenario.name());
+        let glance = self.site.glance(name);
+        // Once without strangers, to learn the names that depend on content.
+        apply(self.site, &self.scenario).await?;
+        glance.is_ready(seconds(60)).await?;
+        let all = owned(cluster, &self.scenario).await?;
+        let family = |kind: &str, base: &str| {
+            all.keys()
+                .find_map(|key| key.strip_prefix(kind).filter(|name| name.contains(base)))
+                .map(str::to_owned)
+                .unwrap()
+        };
+        let config_map = family("ConfigMap/", "-config-");
+        let backends = family("Secret/", "-backends-");
+        self.site.hub().delete(&self.scenario.glance()).await?;
+        glance.is_gone(seconds(60)).await?;
+        for key in all.keys() {
+            let (kind, name) = split(key);
+            Object::new(cluster, kind, ns, name)
+                .is_gone(seconds(60))
                 .await?;
         }
 
-        let all = children::by_labels(edge, site.namespace(), "images").await?;
-        for (key, child) in &all {
-            let (kind, name) = key.split_once('/').unwrap();
-            let version = children::KINDS
-                .iter()
-                .find(|(_, k)| *k == kind)
-                .map(|(version, _)| *version)
-                .unwrap();
-            let api = edge.any(version, kind, Some(site.namespace()));
-            let parameters = DeleteParams::background();
-            api.delete(name, &parameters)
-                .await
-                .map_err(|e| anyhow::anyhow!(told(&e)))?;
-            eventually(seconds(20), &format!("{key} to be back"), async || {
-                let now = api.get_opt(name).await.map_err(|e| told(&e))?;
-                let now = now.ok_or("it is absent")?;
-                if now.metadata.uid == child.metadata.uid {
-                    Err("it is the old one")
-                } else {
-                    Ok(())
-                }
-                .map_err(str::to_owned)
-            })
-            .await?;
+        let stages = taken(name, &config_map, &backends);
+        for entry in stages.iter().flatten() {
+            let metadata = self.metadata(entry).await?;
+            let planted = cluster.create(&impostor(entry.kind, &metadata)).await;
+            if let Err(error) = planted {
+                panic!("{} {}: {error}", entry.kind.1, entry.name);
+            }
         }
-        site.glance("images").is_ready(seconds(60)).await?;
+        let strangers = self.essences(&stages).await?;
+        self.site.apply(&self.scenario).await?;
+        for (number, stage) in stages.iter().enumerate() {
+            self.poke(number).await?;
+            for entry in stage {
+                let text = self.refusal(entry);
+                let reason = match entry.kind {
+                    kinds::CONFIG_MAP => "ConfigError",
+                    _ => "ReconcileError",
+                };
+                let wanted = Wanted::of(entry.condition).status("False").reason(reason);
+                glance.condition(seconds(15), wanted.message(&text)).await?;
+            }
+            let now = self.essences(&stages[number..]).await?;
+            assert_eq!(now[..], strangers[strangers.len() - now.len()..]);
+            for entry in stage {
+                self.give_back(entry).await?;
+            }
+        }
+        self.poke(stages.len()).await?;
+        glance.is_ready(seconds(60)).await?;
+        Ok(())
+    }
+
+    /// Deletes a stranger's object; ours may be there a moment later.
+    async fn give_back(&self, entry: &Taken) -> Result<()> {
+        let (cluster, ns) = (self.cluster()?, self.site.namespace());
+        let object = Object::new(cluster, entry.kind, ns, &entry.name);
+        let theirs = object.get().await?;
+        let metadata = json!({ "namespace": ns, "name": entry.name });
+        cluster.delete(&impostor(entry.kind, &metadata)).await?;
+        let what = format!("{} {} to be given back", entry.kind.1, entry.name);
+        eventually(seconds(15), &what, async || {
+            let now = object.get().await?;
+            let same = now.as_ref().and_then(uid) == theirs.as_ref().and_then(uid);
+            anyhow::ensure!(now.is_none() || !same, "it is still theirs");
+            Ok(())
+        })
+        .await
+    }
+
+    /// What the strangers' objects are, none of them touched by us.
+    async fn essences(&self, stages: &[Vec<Taken>]) -> Result<Vec<Value>> {
+        let mut essences = Vec::new();
+        for entry in stages.iter().flatten() {
+            let object = Object::new(
+                self.cluster()?,
+                entry.kind,
+                self.site.namespace(),
+                &entry.name,
+            )
+            .get()
+            .await?
+            .with_context(|| format!("{} {} is gone", entry.kind.1, entry.name))?;
+            let managers = object.metadata.managed_fields.iter().flatten();
+            for entry in managers {
+                assert_ne!(entry.manager.as_deref(), Some(FIELD_MANAGER));
+            }
+            essences.push(essence(&object));
+        }
+        Ok(essences)
+    }
+}
+
+#[test]
+fn what_others_have_on_a_target_under_a_wanted_name_is_left_alone_and_reported() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "taken-t").await?;
+        let _operator = site.operator().await?.start().await?;
+        site.register("edge-1").await?;
+        let tell = async |name: &str, stranger| {
+            let scenario = with_everything(&site, name).on("edge-1");
+            Impostors {
+                site: &site,
+                scenario,
+                stranger,
+            }
+            .tell()
+            .await
+            .with_context(|| format!("{stranger:?}"))
+        };
+        tokio::try_join!(
+            tell("plain", Stranger::Nobody),
+            tell("twin", Stranger::OtherHub)
+        )?;
         Ok(())
     });
 }
 
 #[test]
-fn a_foreign_object_under_a_childs_name_is_left_alone_and_named() {
+fn what_others_control_on_the_hub_under_a_wanted_name_is_left_alone_and_reported() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "foreign").await?;
+        let site = Site::open(fleet, "taken-h").await?;
         let _operator = site.operator().await?.start().await?;
-        site.register("edge-2").await?;
-        let edge = fleet.cluster("edge-2")?;
-        let foreign = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": { "namespace": site.namespace(), "name": "images" },
-            "spec": {
-                "replicas": 0,
-                "selector": { "matchLabels": { "app": "other" } },
-                "template": {
-                    "metadata": { "labels": { "app": "other" } },
-                    "spec": { "containers": [{ "name": "other", "image": "other.example/other:1" }] },
-                },
-            },
-        });
-        edge.apply(&foreign).await?;
-        let scenario = site.scenario("images").on("edge-2").backend("fast", true);
-        site.apply(&scenario).await?;
-        let refused = Wanted::of("DeploymentReady")
-            .status("False")
-            .message("refusing to adopt");
-        site.glance("images")
-            .condition(seconds(60), refused)
-            .await?;
-        let child = Object::new(edge, kinds::DEPLOYMENT, site.namespace(), "images");
-        let found = child.exists(seconds(5)).await?;
-        assert_eq!(
-            found.data["spec"]["template"]["spec"]["containers"][0]["name"],
-            "other"
-        );
-        assert!(
-            !found
-                .metadata
-                .managed_fields
-                .iter()
-                .flatten()
-                .any(|entry| { entry.manager.as_deref() == Some("cobaltcore-operator") })
-        );
-
-        // The way out: the foreign object goes, and ours comes.
-        edge.delete(&foreign).await?;
-        site.glance("images").is_ready(seconds(60)).await?;
-        Ok(())
+        let scenario = with_everything(&site, "images");
+        Impostors {
+            site: &site,
+            scenario,
+            stranger: Stranger::Controller,
+        }
+        .tell()
+        .await
     });
 }

@@ -14,7 +14,7 @@ mod backends;
 #[cfg(test)]
 mod bed;
 #[cfg(test)]
-mod chaos;
+mod crash;
 #[cfg(test)]
 mod deletion;
 #[cfg(test)]
@@ -27,5 +27,7 @@ mod reasons;
 mod registration;
 #[cfg(test)]
 mod rotation;
+#[cfg(test)]
+mod strangers;
 #[cfg(test)]
 mod suites;
