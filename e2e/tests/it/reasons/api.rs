@@ -71,6 +71,31 @@ async fn an_api_that_does_not_answer_well_is_quoted(
     Ok(())
 }
 
+/// Both placements in one corner: this test mostly waits.
+#[test]
+fn an_api_that_dies_without_an_event_is_noticed_within_a_minute() {
+    run(async |fleet: &'static Fleet| {
+        let stage = Stage::open(fleet, "silent", "edge-1").await?;
+        let (ns, api) = (stage.namespace(), fleet.glance_api());
+        let placed = stage.scenario("placed").backend("far", true);
+        stage.site.apply(&placed).await?;
+        let local = stage.site.scenario("local").backend("near", true);
+        stage.site.apply(&local).await?;
+        for name in ["placed", "local"] {
+            stage.glance(name).is_ready(later()).await?;
+            api.set(ns, name, Answer::Code(500, "no store".to_owned()));
+        }
+        let said = "Glance API returned HTTP 500: no store";
+        for name in ["placed", "local"] {
+            let glance = stage.glance(name);
+            says(&glance, seconds(75), (TYPE, "APIUnhealthy", said)).await?;
+            api.set(ns, name, Answer::Healthy);
+            holds(&glance, seconds(15), (TYPE, "APIHealthy")).await?;
+        }
+        Ok(())
+    });
+}
+
 /// What the HTTP proxy in front of a Service does with a request.
 #[derive(Clone, Copy)]
 enum Reaction {
