@@ -31,8 +31,10 @@ pub mod process;
 pub mod progress;
 pub mod registration;
 pub mod scenario;
+pub mod shape;
 pub mod site;
 pub mod workdir;
+pub mod workload;
 
 /// The folder of the checkout that this crate was built from.
 pub fn checkout() -> &'static std::path::Path {

@@ -20,7 +20,11 @@ mod deletion;
 #[cfg(test)]
 mod drift;
 #[cfg(test)]
+mod features;
+#[cfg(test)]
 mod install;
+#[cfg(test)]
+mod objects;
 #[cfg(test)]
 mod reasons;
 #[cfg(test)]
@@ -31,3 +35,7 @@ mod rotation;
 mod strangers;
 #[cfg(test)]
 mod suites;
+#[cfg(test)]
+mod upgrade;
+#[cfg(test)]
+mod visible;
