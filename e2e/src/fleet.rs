@@ -3,7 +3,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use futures::future::try_join_all;
 
 use crate::{
-    assets::{Assets, Component, Neighbour},
+    assets::{Assets, Component},
     cluster::Cluster,
     control_plane::{ControlPlane, node_simulator},
+    definitions::Definitions,
     doubles::{
         Doubles,
         glance_api::{GlanceApi, machine_address},
@@ -106,7 +107,7 @@ impl Fleet {
         let progress = shape.progress;
         let glance_api = peer(&shape).await?;
         let assets = blocking(move || Ok(Assets::find_or_build(&progress)?)).await?;
-        let definitions = Arc::new(blocking(definitions).await?);
+        let definitions = Arc::new(blocking(Definitions::read).await?);
         let folder = Arc::new(Workdir::create()?);
         progress.say(format_args!(
             "starting the hub and {} targets",
@@ -142,7 +143,7 @@ impl Fleet {
         let progress = shape.progress;
         let glance_api = peer(&shape).await?;
         let assets = blocking(move || Ok(Assets::find_or_build(&progress)?)).await?;
-        let definitions = blocking(definitions).await?;
+        let definitions = blocking(Definitions::read).await?;
         let folder = Arc::new(Workdir::create()?);
         let started = Instant::now();
         let mut members = Vec::new();
@@ -192,7 +193,7 @@ impl Fleet {
             name: name.to_owned(),
             folder: self.folder.path().join(name),
             assets: self.assets.clone(),
-            definitions: Arc::new(blocking(definitions).await?),
+            definitions: Arc::new(blocking(Definitions::read).await?),
             gateway_api,
             address: self.glance_api.address().to_string(),
         })
@@ -289,7 +290,7 @@ impl Member {
         let outcome = async {
             let cluster = plane.cluster().clone();
             // The simulator needs its own definition only; the others take longer.
-            cluster.install(&definitions.nodes).await?;
+            cluster.install(definitions.nodes()).await?;
             plane.start_nodes(&address)?;
             let (installed, doubles) = tokio::join!(
                 async { cluster.install(&definitions.all(gateway_api)).await },
@@ -326,71 +327,6 @@ impl Member {
     pub fn plane(&self) -> Option<&ControlPlane> {
         self.plane.as_ref()
     }
-}
-
-/// Custom resource definitions, YAML by name.
-#[derive(Debug, Default, Clone)]
-pub struct Definitions {
-    nodes: Vec<(String, String)>,
-    ours: Vec<(String, String)>,
-    neighbours: Vec<(String, String)>,
-    gateway_api: Vec<(String, String)>,
-}
-
-// === impl Definitions ===
-
-impl Definitions {
-    fn all(&self, gateway_api: bool) -> Vec<(String, String)> {
-        let mut all = [
-            self.nodes.clone(),
-            self.ours.clone(),
-            self.neighbours.clone(),
-        ]
-        .concat();
-        if gateway_api {
-            all.extend(self.gateway_api.iter().cloned());
-        }
-        all
-    }
-}
-
-/// Reads all definitions, once per process.
-fn definitions() -> Result<Definitions> {
-    static READ: Mutex<Option<Definitions>> = Mutex::new(None);
-    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(read) = read.as_ref() {
-        return Ok(read.clone());
-    }
-    let found = Definitions {
-        nodes: Neighbour::Kwok.crds()?,
-        ours: our_crds()?,
-        neighbours: [
-            Neighbour::MariaDb.crds()?,
-            Neighbour::ExternalSecrets.crds()?,
-        ]
-        .concat(),
-        gateway_api: Neighbour::GatewayApi.crds()?,
-    };
-    *read = Some(found.clone());
-    Ok(found)
-}
-
-/// The generated definitions in `crds/`.
-pub fn our_crds() -> Result<Vec<(String, String)>> {
-    let folder = crate::checkout().join("crds");
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(&folder)? {
-        let path = entry?.path();
-        // GROUP_PLURAL.yaml, as the generators of this field name them.
-        let stem = path
-            .file_name()
-            .and_then(|n| n.to_str())
-            .and_then(|n| n.strip_suffix(".yaml"));
-        if let Some((group, plural)) = stem.and_then(|stem| stem.split_once('_')) {
-            found.push((format!("{plural}.{group}"), std::fs::read_to_string(&path)?));
-        }
-    }
-    Ok(found)
 }
 
 async fn peer(shape: &Shape) -> Result<Arc<GlanceApi>> {

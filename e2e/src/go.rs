@@ -327,6 +327,22 @@ mod tests {
     }
 
     #[test]
+    fn a_build_that_would_fill_the_disk_is_not_begun() {
+        let cache = tempfile::tempdir().unwrap();
+        let build = Build {
+            name: "x",
+            what: "x",
+            module: Path::new("/"),
+            package: ".",
+            ldflags: "",
+            toolchain: None,
+            space: u64::MAX,
+        };
+        let full = check_space(&build, cache.path()).unwrap_err();
+        assert!(matches!(full, Error::NoSpace { .. }), "{full}");
+    }
+
+    #[test]
     fn the_fingerprint_follows_the_module() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["go.mod", "go.sum"] {

@@ -18,6 +18,7 @@ pub mod charts;
 pub mod children;
 pub mod cluster;
 pub mod control_plane;
+pub mod definitions;
 pub mod doubles;
 pub mod expect;
 pub mod fleet;

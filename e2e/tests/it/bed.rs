@@ -10,7 +10,7 @@ use e2e::{
     control_plane::ControlPlane,
     doubles::{glance_api::Answer, status::Behaviour},
     expect::{Object, Wanted, eventually},
-    fleet::{Fleet, our_crds},
+    fleet::Fleet,
     kinds,
     patience::seconds,
     progress::Progress,
@@ -497,7 +497,7 @@ fn a_registered_account_may_what_its_chart_grants_and_no_more() {
 fn our_definitions_are_served_everywhere() {
     run(async |fleet: &Fleet| {
         assert!(
-            our_crds()?.len() >= 2,
+            e2e::definitions::ours()?.len() >= 2,
             "crds/ holds the generated definitions"
         );
         for member in fleet.members() {
