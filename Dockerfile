@@ -11,6 +11,7 @@ ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 # cannot be static here: its resolver loads libraries at run time.
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /src
+# Without rust-toolchain.toml (see .dockerignore): the image is the toolchain, and the file would fetch lints.
 COPY . .
 # Thin LTO and one codegen unit: the profile `image` of Cargo.toml.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
