@@ -600,7 +600,7 @@ async fn logging(story: &mut Story<'_>) -> Result<()> {
 }
 
 #[test]
-fn scaling_and_isolation_come_and_go_without_touching_a_pod() {
+fn scaling_and_isolation_touch_no_pod_and_exposure_only_what_it_must() {
     run(async |fleet: &Fleet| {
         let site = Site::open(fleet, "isolate").await?;
         site.register("edge-2").await?;
@@ -613,6 +613,7 @@ fn scaling_and_isolation_come_and_go_without_touching_a_pod() {
             let mut story = Story::begin(&site, scenario).await?;
             network_policy(&mut story).await?;
             autoscaling(&mut story).await?;
+            exposure(&mut story).await?;
         }
         Ok(())
     });
@@ -736,5 +737,62 @@ async fn autoscaling(story: &mut Story<'_>) -> Result<()> {
         &budget,
         &json!({ "spec": { "minAvailable": 1, "maxUnavailable": null } }),
     );
+    story.last = now;
+    Ok(())
+}
+
+async fn exposure(story: &mut Story<'_>) -> Result<()> {
+    let name = story.scenario.name().to_owned();
+    let plain = story.workload.files().await?;
+    let endpoint = async |story: &Story<'_>| {
+        let glance = story.glance().get().await?.context("the Glance")?;
+        Ok::<_, anyhow::Error>(glance.data["status"]["endpoint"].clone())
+    };
+    let inside = endpoint(story).await?;
+    let route = |path: &str| json!({ "parentRef": { "name": "gw" }, "hostname": "images.example.org", "path": path });
+    // The API must believe the headers of the gateway, which is a matter of its configuration.
+    let files = story.change("gateway", route("/"), 1).await?;
+    files.assert_line(
+        CONF,
+        "oslo_middleware",
+        "enable_proxy_headers_parsing = true",
+    );
+    let accepted = |reason| Wanted::of("HTTPRouteReady").status("True").reason(reason);
+    story
+        .glance()
+        .condition(seconds(LIMIT), accepted("HTTPRouteAccepted"))
+        .await?;
+    assert_eq!(endpoint(story).await?, "https://images.example.org/");
+
+    // The rest is the gateway's business.
+    story.change("gateway", route("image"), 0).await?;
+    let object = story.workload.get(kinds::HTTP_ROUTE, &name).await?;
+    let rewrite = json!({ "type": "URLRewrite", "urlRewrite": { "path": { "type": "ReplacePrefixMatch", "replacePrefixMatch": "/" } } });
+    assert_has(
+        &object,
+        &json!({ "spec": { "rules": [{
+            "matches": [{ "path": { "type": "PathPrefix", "value": "/image" } }], "filters": [rewrite],
+        }] } }),
+    );
+    let outside = endpoint(story).await?;
+    assert!(
+        outside
+            .as_str()
+            .is_some_and(|e| e.starts_with("https://images.example.org/image")),
+        "{outside}"
+    );
+
+    let files = story.change("gateway", Value::Null, 1).await?;
+    assert_eq!(files, plain);
+    story
+        .glance()
+        .condition(seconds(LIMIT), accepted("HTTPRouteNotRequired"))
+        .await?;
+    story
+        .workload
+        .object(kinds::HTTP_ROUTE, &name)
+        .is_gone(seconds(LIMIT))
+        .await?;
+    assert_eq!(endpoint(story).await?, inside);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use e2e::{
+    audit::Audit,
     bed::run,
     cluster::told,
     doubles::kubelet::Kubelet,
@@ -22,7 +23,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     ResourceExt as _,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -137,6 +138,33 @@ impl<'a> Life<'a> {
         let patch = Patch::Merge(json!({ "metadata": { "annotations": { key: value } } }));
         api.patch(self.scenario.name(), &PatchParams::default(), &patch)
             .await?;
+        Ok(())
+    }
+
+    /// Lets the pod of one held Job succeed.
+    async fn ends(&self, suffix: &str) -> Result<()> {
+        let pods =
+            self.workload
+                .cluster()
+                .any(kinds::POD.0, kinds::POD.1, Some(self.site.namespace()));
+        let of_job = ListParams::default().labels(&format!(
+            "batch.kubernetes.io/job-name={}",
+            self.job(suffix)
+        ));
+        let done = json!({ "status": { "phase": "Succeeded" } });
+        eventually(seconds(LIMIT), "the pod of the Job", async || {
+            let found = pods.list(&of_job).await.map_err(|e| told(&e))?.items;
+            let pod = found.first().ok_or("there is none")?;
+            let phase = &pod.data["status"]["phase"];
+            if phase != "Running" {
+                return Err(phase.to_string());
+            }
+            let patch = Patch::Merge(&done);
+            pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch)
+                .await
+                .map_err(|e| told(&e))
+        })
+        .await?;
         Ok(())
     }
 
@@ -449,6 +477,65 @@ fn phase_job(job: &Value, phase: &str, name: &str) {
             } },
         } }),
     );
+}
+
+#[test]
+fn an_upgrade_survives_the_operator() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "crash").await?;
+        site.register("edge-1").await?;
+        let operator = site.operator().await?;
+        let mut running = operator.start().await?;
+        let scenario = site
+            .scenario("images")
+            .backend("images-s3", true)
+            .on("edge-1");
+        let mut life = Life::begin(&site, scenario).await?;
+        let audit = life.workload.cluster().audit();
+        let mark = audit.map(Audit::mark).transpose()?;
+
+        // Jobs end only after the operator was killed over each of them.
+        let phases = [
+            ("Expanding", "db-expand"),
+            ("Migrating", "db-migrate"),
+            ("Contracting", "db-contract"),
+        ];
+        life.kubelet.hold_jobs(site.namespace()).await?;
+        life.asks_for("2026.1").await?;
+        for (phase, suffix) in phases {
+            let there = |glance: &DynamicObject| {
+                let now = &status(glance)["upgradePhase"];
+                (now == phase).then_some(()).ok_or(now.to_string())
+            };
+            life.glance()
+                .satisfies(seconds(LIMIT), phase, there)
+                .await?;
+            life.job_exists(suffix).await?;
+            running.kill()?;
+            running = operator.start().await?;
+            life.ends(suffix).await?;
+        }
+        life.kubelet.heal(site.namespace()).await?;
+        life.database("DatabaseSynced", "revision verified").await?;
+        let glance = life.glance().is_ready(seconds(LIMIT)).await?;
+        assert_eq!(status(&glance)["installedRelease"], "2026.1");
+        assert_eq!(status(&glance)["upgradePhase"], Value::Null);
+
+        // Each phase ran once, and the sync of the new release after them.
+        let (Some(audit), Some(mark)) = (audit, mark) else {
+            return Ok(());
+        };
+        let created: Vec<_> = audit
+            .requests_by(&site.user_on_targets(), mark)?
+            .into_iter()
+            .filter(|r| (r.verb.as_str(), r.resource.as_str(), r.code) == ("create", "jobs", 201))
+            .map(|r| r.name)
+            .collect();
+        let wanted =
+            ["db-expand", "db-migrate", "db-contract", "db-sync"].map(|suffix| life.job(suffix));
+        assert_eq!(created, wanted);
+        Ok(())
+    });
 }
 
 #[test]
