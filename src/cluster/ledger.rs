@@ -4,7 +4,7 @@
 //! versions, never a secret value.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -64,6 +64,7 @@ struct Inner {
     config_maps: HashMap<(String, String), (Version, BTreeMap<String, String>)>,
     outputs: HashMap<(String, &'static str), (String, String)>,
     sections: HashMap<String, BTreeSet<String>>,
+    genuine: HashSet<String>,
 }
 
 /// The ledgers of all clusters.
@@ -198,6 +199,20 @@ impl Ledger {
             inner.sections.clear();
         }
         inner.sections.insert(secret_uid.to_owned(), sections);
+    }
+
+    /// Whether an immutable object of this UID was seen to hold what its name stands for.
+    pub fn is_genuine(&self, uid: &str) -> bool {
+        self.lock().genuine.contains(uid)
+    }
+
+    /// Remembers that an immutable object holds what its name stands for.
+    pub fn learn_genuine(&self, uid: &str) {
+        let mut inner = self.lock();
+        if inner.genuine.len() > 10_000 {
+            inner.genuine.clear();
+        }
+        inner.genuine.insert(uid.to_owned());
     }
 
     /// Forgets what belongs to a Glance that is gone.

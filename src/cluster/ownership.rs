@@ -273,6 +273,7 @@ mod tests {
         ] {
             let mut object = stamped(Placement::Remote);
             object["metadata"]["labels"][key] = json!("other");
+            object["metadata"]["annotations"][annotations::OWNER_UID] = json!("uid-2");
             assert_eq!(
                 owner(Placement::Remote).claim(&meta(&object)),
                 Claim::Foreign

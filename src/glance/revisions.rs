@@ -40,29 +40,66 @@ pub struct Revision<'a> {
 /// Makes a revision exist. Its name, and whether it is new.
 pub async fn ensure(target: &Target, revision: &Revision<'_>) -> Result<(String, bool), StepError> {
     let name = revision.family.revision(&revision.hash);
-    if let Some(live) = target.child(revision.kind, &name).await? {
-        mark(target, revision, &live).await?;
-        return Ok((name, false));
+    if let Some(new) = ensure_named(target, revision, &name).await? {
+        return Ok((name, new));
     }
-    match target
-        .create(revision.kind, object(revision, &name))
-        .await?
-    {
-        Created::New(_) => Ok((name, true)),
-        Created::Exists if occupant(target, revision, &name).await? => Ok((name, false)),
-        Created::Exists => {
-            // Eight digits collide once in billions, and a deleted object can be re-made by hand with other content.
-            let long = revision.family.long_revision(&revision.hash);
-            tracing::warn!(%name, %long, "an object of this name holds other content; using a longer name");
-            let new = matches!(
-                target
-                    .create(revision.kind, object(revision, &long))
-                    .await?,
-                Created::New(_)
-            );
-            Ok((long, new))
+    // Eight digits collide once in billions, and a deleted object can be made again by hand with other content.
+    let long = revision.family.long_revision(&revision.hash);
+    tracing::warn!(%name, %long, "an object of this name holds other content; using a longer name");
+    match ensure_named(target, revision, &long).await? {
+        Some(new) => Ok((long, new)),
+        None => Err(StepError::new(
+            ErrorKind::Refused,
+            format!(
+                "{} {}/{long} holds other content than its name says; delete it",
+                revision.kind.kind,
+                target.namespace()
+            ),
+        )),
+    }
+}
+
+/// Whether a revision that was made to exist is still there as it was made, so that nothing has to be rendered to know.
+pub async fn is_intact(
+    target: &Target,
+    kind: &Kind,
+    family: &Family,
+    name: &str,
+) -> Result<bool, StepError> {
+    let live = target.child(kind, name).await?;
+    Ok(live.is_some_and(|live| {
+        live.labels().get(labels::CONFIG_BASE) == Some(&family.label()) && is_genuine(target, &live)
+    }))
+}
+
+/// Makes a revision exist under this name: whether it is new, or nothing when other content has the name.
+async fn ensure_named(
+    target: &Target,
+    revision: &Revision<'_>,
+    name: &str,
+) -> Result<Option<bool>, StepError> {
+    match target.child(revision.kind, name).await? {
+        Some(live) if is_genuine(target, &live) => {
+            mark(target, revision, &live).await?;
+            return Ok(Some(false));
+        }
+        Some(_) => {}
+        None => {
+            let desired = object(revision, name);
+            if let Created::New(live) = target.create(revision.kind, desired).await? {
+                let uid = live.uid().unwrap_or_default();
+                target.view.ledger.learn_genuine(&uid);
+                return Ok(Some(true));
+            }
         }
     }
+    Ok(occupant(target, revision, name).await?.then_some(false))
+}
+
+/// Whether we made this object or have compared it: watches do not show what it holds.
+fn is_genuine(target: &Target, live: &DynamicObject) -> bool {
+    let uid = live.uid().unwrap_or_default();
+    target.view.ledger.is_genuine(&uid)
 }
 
 /// Deletes what the family no longer needs.
@@ -153,7 +190,7 @@ async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Resul
             format!("{} {name} went away during the pass", revision.kind.kind),
         ));
     };
-    let same = live.data["data"] == revision.data;
+    let same = live.data["data"] == revision.data && live.data["immutable"] == true;
     let claim = target.owner.claim(&live.metadata);
     if claim != Claim::Mine && !(claim == Claim::Unmarked && same) {
         return Err(StepError::new(
@@ -169,6 +206,8 @@ async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Resul
     }
     target.view.observe(revision.kind, &live);
     if same {
+        let uid = live.uid().unwrap_or_default();
+        target.view.ledger.learn_genuine(&uid);
         mark(target, revision, &live).await?;
     }
     Ok(same)

@@ -11,12 +11,13 @@ use e2e::{
     expect::{Object, Wanted, eventually},
     fleet::Fleet,
     kinds,
+    operator::Running,
     patience::seconds,
     scenario::{self, Scenario},
     site::Site,
 };
 use glance_api::keys::{FIELD_MANAGER, annotations, labels};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::strangers::{essence, impostor};
@@ -258,6 +259,10 @@ impl Drift<'_> {
             for patch in self.unmarking() {
                 self.unmark(key, &patch, child).await?;
             }
+            if marks(child)[0][3].is_string() {
+                let base = json!({ "metadata": { "labels": { labels::CONFIG_BASE: null } } });
+                self.unmark(key, &base, child).await?;
+            }
         }
         self.settled().await?;
         for (key, child) in &owned(self.cluster, &self.scenario).await? {
@@ -295,6 +300,56 @@ impl Drift<'_> {
     }
 }
 
+impl Drift<'_> {
+    /// What cannot be edited can be made again with other content, while nobody looks.
+    async fn forge(&self, running: &mut Running) -> Result<()> {
+        self.settled().await?;
+        let all = owned(self.cluster, &self.scenario).await?;
+        let immutable = all
+            .iter()
+            .filter(|(_, child)| child.data["immutable"] == true);
+        for (key, genuine) in immutable {
+            self.settled().await?;
+            let (kind, name) = split(key);
+            let api = self
+                .cluster
+                .any(kind.0, kind.1, Some(self.site.namespace()));
+            let mut forged = genuine.clone();
+            forged.metadata.uid = None;
+            forged.metadata.resource_version = None;
+            forged.metadata.managed_fields = None;
+            for value in forged.data["data"].as_object_mut().unwrap().values_mut() {
+                // Text of a ConfigMap, base64 of a Secret.
+                *value = json!("Zm9yZ2Vk");
+            }
+            running.freeze();
+            let replaced = async {
+                api.delete(name, &DeleteParams::default()).await?;
+                api.create(&PostParams::default(), &forged).await
+            };
+            let replaced = replaced.await;
+            running.thaw();
+            replaced?;
+            let what = format!("the pods to mount what {key} was");
+            eventually(soon(), &what, async || {
+                let now = owned(self.cluster, &self.scenario).await?;
+                let deployment = &now[&format!("Deployment/{}", self.scenario.name())];
+                let volumes = deployment.data["spec"]["template"]["spec"]["volumes"].to_string();
+                let mounted = now.iter().any(|(other, child)| {
+                    let (other, name) = split(other);
+                    other == kind
+                        && content(child) == content(genuine)
+                        && volumes.contains(&format!("\"{name}\""))
+                });
+                anyhow::ensure!(mounted, "{volumes}");
+                Ok(())
+            })
+            .await?;
+        }
+        self.settled().await
+    }
+}
+
 /// The marks that make an object a child.
 fn marks(object: &DynamicObject) -> Value {
     let all = object.metadata.labels.clone().unwrap_or_default();
@@ -312,7 +367,7 @@ fn marks(object: &DynamicObject) -> Value {
 fn whatever_is_done_to_the_children_on_a_target_is_undone_at_once() {
     run(async |fleet: &Fleet| {
         let site = Site::open(fleet, "drift-t").await?;
-        let _operator = site.operator().await?.start().await?;
+        let mut running = site.operator().await?.start().await?;
         site.register("edge-1").await?;
         let scenario = with_everything(&site, "images").on("edge-1");
         apply(&site, &scenario).await?;
@@ -322,7 +377,8 @@ fn whatever_is_done_to_the_children_on_a_target_is_undone_at_once() {
             scenario,
             cluster,
         };
-        drift.tell().await
+        drift.tell().await?;
+        drift.forge(&mut running).await
     });
 }
 
@@ -330,7 +386,7 @@ fn whatever_is_done_to_the_children_on_a_target_is_undone_at_once() {
 fn whatever_is_done_to_the_children_on_the_hub_is_undone_at_once() {
     run(async |fleet: &Fleet| {
         let site = Site::open(fleet, "drift-h").await?;
-        let _operator = site.operator().await?.start().await?;
+        let mut running = site.operator().await?.start().await?;
         let scenario = with_everything(&site, "images");
         apply(&site, &scenario).await?;
         let cluster = site.children(&scenario)?;
@@ -339,7 +395,8 @@ fn whatever_is_done_to_the_children_on_the_hub_is_undone_at_once() {
             scenario,
             cluster,
         };
-        drift.tell().await
+        drift.tell().await?;
+        drift.forge(&mut running).await
     });
 }
 

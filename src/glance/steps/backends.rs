@@ -276,10 +276,12 @@ async fn remembered(target: &Target, inputs: &str) -> Result<Option<Outcome>, St
     let Some(outcome) = known.and_then(|text| serde_json::from_str::<Outcome>(&text).ok()) else {
         return Ok(None);
     };
-    match &outcome.rendered {
-        Some(rendered) if target.child(&SECRET, &rendered.secret).await?.is_none() => Ok(None),
-        _ => Ok(Some(outcome)),
-    }
+    let Some(rendered) = &outcome.rendered else {
+        return Ok(Some(outcome));
+    };
+    let family = Family::backends(&target.owner.name);
+    let intact = revisions::is_intact(target, &SECRET, &family, &rendered.secret).await?;
+    Ok(intact.then_some(outcome))
 }
 
 /// One section, or the fault that keeps this backend out.

@@ -149,8 +149,9 @@ async fn config_map(
     let policy = policy_document(glance, target).await?;
     let spec = serde_json::to_value(&glance.spec).unwrap_or_default();
     let inputs = format!("{} {rendered:?} {policy:?}", ledger::of_json(&spec));
+    let family = Family::config(&target.owner.name);
     if let Some(name) = target.view.ledger.output(&target.owner.uid, STEP, &inputs)
-        && target.child(&CONFIG_MAP, &name).await?.is_some()
+        && revisions::is_intact(target, &CONFIG_MAP, &family, &name).await?
     {
         return Ok(name);
     }
@@ -162,7 +163,7 @@ async fn config_map(
         oslo::render(glance, &stores, policy.as_deref()).map_err(|error| config_error(&error))?;
     let revision = Revision {
         kind: &CONFIG_MAP,
-        family: Family::config(&target.owner.name),
+        family,
         hash: config.hash(),
         data: json!(config.data),
     };
