@@ -85,6 +85,18 @@ impl Context {
         Timestamp::now()
     }
 
+    /// The cluster the children of a Glance live on. Right after the start a registration may not have had its first
+    /// attempt, which is waited for: it is no reason to say that there is none.
+    pub async fn settled_target(&self, glance: &Glance) -> Result<Target, Unresolved> {
+        match self.target(glance) {
+            Err(Unresolved::NotRegistered { .. } | Unresolved::Pending { .. }) => {
+                self.registry.attempted().await;
+                self.target(glance)
+            }
+            target => target,
+        }
+    }
+
     /// The cluster the children of a Glance live on.
     pub fn target(&self, glance: &Glance) -> Result<Target, Unresolved> {
         let cluster = match placed_on(glance) {

@@ -61,10 +61,12 @@ pub async fn reconcile(ctx: &Context, backend: Arc<GlanceBackend>) -> Result<Act
 async fn look(ctx: &Context, backend: &GlanceBackend) -> Findings {
     let namespace = backend.namespace().unwrap_or_default();
     let parent = backend.spec.glance_ref.name.as_str();
+    // A list that has not ended shows no parent, and what is said here takes stores out of pods.
+    ctx.router.listed().await;
     let Some(glance) = ctx.router.glance(&namespace, parent) else {
         return without_parent(backend, &namespace, parent);
     };
-    match ctx.target(&glance) {
+    match ctx.settled_target(&glance).await {
         Ok(target) => match credentials(backend, &target).await {
             Ok(verdict) if verdict.status == Status::True => {
                 projection(backend, &glance, &target, verdict).await

@@ -131,11 +131,7 @@ async fn reach(ctx: &Context, glance: &Glance) -> Reach {
     if placed_on(glance).is_some() && given_up {
         return Reach::Gone;
     }
-    if ctx.target(glance).is_err() {
-        // Right after the start a registration may not have had its first attempt: no reason to hold anything.
-        ctx.registry.attempted().await;
-    }
-    match ctx.target(glance) {
+    match ctx.settled_target(glance).await {
         Ok(target) => Reach::Cluster(Box::new(target)),
         Err(unresolved) => {
             let cluster = placed_on(glance).unwrap_or_default();

@@ -37,15 +37,9 @@ pub async fn reconcile(ctx: &Context, glance: Arc<Glance>) -> Result<Action, Ste
     if glance.metadata.deletion_timestamp.is_some() {
         return delete(ctx, &api, &glance).await;
     }
-    let target = match ctx.target(&glance) {
-        // Right after the start a registration may not have had its first attempt: that is no reason to flap.
-        Err(Unresolved::NotRegistered { .. } | Unresolved::Pending { .. }) => {
-            ctx.registry.attempted().await;
-            ctx.target(&glance)
-        }
-        target => target,
-    };
-    match target {
+    // Which backends there are is known only once they are listed.
+    ctx.router.listed().await;
+    match ctx.settled_target(&glance).await {
         Err(unresolved) => {
             let summary = unavailable(ctx, &glance, &unresolved);
             persist_and_act(ctx, &api, glance, summary).await

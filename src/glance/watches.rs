@@ -19,7 +19,7 @@ use target_registry::{Kind, LOCAL, Trigger};
 
 use super::{
     index::{CrKey, Dependency, Dependent, Index},
-    steps::backends::is_credential_ready,
+    steps::backends::{is_credential_ready, is_undetermined},
     workload::volumes,
 };
 use crate::cluster::{cluster_label, kinds, ownership, placed_on, runs, view::Routes};
@@ -28,7 +28,7 @@ use crate::cluster::{cluster_label, kinds, ownership, placed_on, runs, view::Rou
 type ParentFacts = (Option<String>, Option<String>);
 
 /// What of a backend concerns its Glance: what to render, whether it may be, whether it goes.
-type BackendFacts = (Option<String>, Option<i64>, bool, bool);
+type BackendFacts = (Option<String>, Option<i64>, bool, bool, bool);
 
 /// The facts that were last acted upon, so that the controllers do not wake each other by every status write.
 #[derive(Debug, Default)]
@@ -99,6 +99,7 @@ impl Router {
             backend.metadata.generation,
             backend.metadata.deletion_timestamp.is_some(),
             is_credential_ready(backend),
+            is_undetermined(backend),
         );
         let before = self.with_seen(|seen| seen.backends.insert(key.clone(), facts.clone()));
         if before != Some(facts) {
@@ -123,6 +124,13 @@ impl Router {
         if before.as_ref() != Some(&mounted) {
             self.wake_backends_of(glance);
         }
+    }
+
+    /// Waits until both kinds of CR have been listed once: what is not known before may well be there.
+    pub async fn listed(&self) {
+        // An error means that the process is about to end.
+        let _ = self.glances.wait_until_ready().await;
+        let _ = self.backends.wait_until_ready().await;
     }
 
     /// The Glance of this name, as the hub's watch knows it.

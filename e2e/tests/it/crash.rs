@@ -9,7 +9,7 @@ use e2e::{
     bed::run,
     children::{self, Children},
     cluster::Cluster,
-    expect::{Object, eventually},
+    expect::{Object, Wanted, eventually},
     fleet::Fleet,
     kinds,
     operator::Operator,
@@ -366,5 +366,46 @@ fn an_operator_that_is_killed_ten_times_finishes_its_work_and_does_nothing_twice
         let switched = fates.switch(&operator, &mut moments, &installed).await?;
         fates.stay(&operator, &switched).await?;
         fates.end(&operator, &mut moments).await
+    });
+}
+
+#[test]
+fn a_registration_that_was_away_takes_no_store_out_of_the_pods() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "away").await?;
+        site.register("edge-1").await?;
+        let _operator = site.operator().await?.start().await?;
+        let scenario = site
+            .scenario("images")
+            .on("edge-1")
+            .backend("images-a", true)
+            .backend("images-b", false);
+        let fates = Fates {
+            site: &site,
+            scenarios: vec![scenario],
+            marks: vec![None],
+        };
+        site.apply(&fates.scenarios[0]).await?;
+        fates.are_well().await?;
+        for backend in ["images-a", "images-b"] {
+            site.backend(backend).is_ready(seconds(30)).await?;
+        }
+        let before = fates.rest().await?;
+        for _ in 0..3 {
+            site.deregister("edge-1").await?;
+            for backend in ["images-a", "images-b"] {
+                let away = Wanted::of("CredentialsReady")
+                    .status("False")
+                    .reason("TargetClusterUnavailable");
+                site.backend(backend).condition(seconds(20), away).await?;
+            }
+            site.register("edge-1").await?;
+            for backend in ["images-a", "images-b"] {
+                site.backend(backend).is_ready(seconds(30)).await?;
+            }
+            fates.are_well().await?;
+            assert_eq!(fates.rest().await?, before);
+        }
+        Ok(())
     });
 }

@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use glance_api::{
     backend::GlanceBackend,
     conditions::{
-        BACKENDS_READY, CREDENTIALS_READY,
-        reasons::{ALL_BACKENDS_PROJECTED, NO_DEFAULT_BACKEND, WAITING_FOR_BACKENDS},
+        BACKENDS_READY,
+        reasons::{ALL_BACKENDS_PROJECTED, WAITING_FOR_BACKENDS},
     },
     glance::Glance,
     keys::events,
@@ -42,6 +42,10 @@ use crate::{
         report::{ErrorKind, Report, StepError, Verdict},
     },
 };
+
+mod standing;
+
+pub use standing::{is_credential_ready, is_undetermined};
 
 /// The data keys of a credentials Secret, fixed by contract.
 pub const CREDENTIAL_KEYS: [&str; 2] = [ACCESS_KEY_ID, SECRET_ACCESS_KEY];
@@ -92,6 +96,23 @@ pub async fn reconcile(
         .filter_map(|backend| Some(backend.spec.s3.as_ref()?.host.clone()))
         .collect();
     let hosts: Vec<_> = hosts.into_iter().collect();
+    let unknown = attached.iter().find(|backend| is_undetermined(backend));
+    if let Some(unknown) = unknown
+        && target
+            .child(&DEPLOYMENT, &target.owner.name)
+            .await?
+            .is_some()
+    {
+        // No store is taken out of the pods for that.
+        let projection = Projection {
+            rendered: None,
+            hosts,
+        };
+        return Ok(Report::with(
+            standing::unknown(&unknown.name_any()),
+            projection,
+        ));
+    }
     let defaults: Vec<_> = attached
         .iter()
         .filter(|backend| backend.spec.is_default == Some(true) && is_credential_ready(backend))
@@ -102,7 +123,7 @@ pub async fn reconcile(
             rendered: None,
             hosts,
         };
-        return Ok(Report::with(no_default(&defaults), projection));
+        return Ok(Report::with(standing::no_default(&defaults), projection));
     };
     let (outcome, news) = project(glance, target, &attached, default).await?;
     if let Some(rendered) = &outcome.rendered {
@@ -122,28 +143,6 @@ pub async fn reconcile(
     )
     .notices(skipped)
     .notices(news))
-}
-
-/// Whether a backend may be rendered: its `CredentialsReady` holds. Never its `Ready`, which waits for the rendering.
-pub fn is_credential_ready(backend: &GlanceBackend) -> bool {
-    backend
-        .status
-        .iter()
-        .flat_map(|status| &status.conditions)
-        .any(|condition| condition.type_ == CREDENTIALS_READY && condition.is_true())
-}
-
-fn no_default(defaults: &[String]) -> Verdict {
-    let message = if defaults.is_empty() {
-        "No attached, credential-ready backend is marked isDefault; exactly one is required"
-            .to_owned()
-    } else {
-        format!(
-            "More than one attached, credential-ready backend is marked isDefault ({}); exactly one is required",
-            defaults.join(", ")
-        )
-    };
-    Verdict::no(NO_DEFAULT_BACKEND, message)
 }
 
 fn judge(outcome: &Outcome) -> Verdict {

@@ -1,0 +1,95 @@
+//! What a backend's own controller has found out about its credentials.
+
+use glance_api::{
+    backend::GlanceBackend,
+    conditions::{
+        CREDENTIALS_READY,
+        reasons::{
+            NO_DEFAULT_BACKEND, TARGET_CLUSTER_UNAVAILABLE, WAITING_FOR_BACKENDS,
+            WAITING_FOR_PARENT,
+        },
+    },
+};
+
+use crate::pipeline::report::Verdict;
+
+/// Whether a backend may be rendered: its `CredentialsReady` holds. Never its `Ready`, which waits for the rendering.
+pub fn is_credential_ready(backend: &GlanceBackend) -> bool {
+    backend
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| condition.type_ == CREDENTIALS_READY && condition.is_true())
+}
+
+/// Whether the newest word on a backend's credentials is that they could not be looked at: neither a yes nor a no.
+pub fn is_undetermined(backend: &GlanceBackend) -> bool {
+    backend
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| {
+            condition.type_ == CREDENTIALS_READY
+                && !condition.is_true()
+                && [TARGET_CLUSTER_UNAVAILABLE, WAITING_FOR_PARENT]
+                    .contains(&condition.reason.as_str())
+        })
+}
+
+/// The condition while a backend could not be looked at; its controller does so again now that the cluster is there.
+pub fn unknown(backend: &str) -> Verdict {
+    Verdict::no(
+        WAITING_FOR_BACKENDS,
+        format!(
+            "Waiting for backends: {backend} (not looked at while its cluster or this Glance was out of reach); the \
+             last good configuration stays"
+        ),
+    )
+}
+
+/// The condition when not exactly one of the usable backends is the default.
+pub fn no_default(defaults: &[String]) -> Verdict {
+    let message = if defaults.is_empty() {
+        "No attached, credential-ready backend is marked isDefault; exactly one is required"
+            .to_owned()
+    } else {
+        format!(
+            "More than one attached, credential-ready backend is marked isDefault ({}); exactly one is required",
+            defaults.join(", ")
+        )
+    };
+    Verdict::no(NO_DEFAULT_BACKEND, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::usable("True", "CredentialsAvailable", true, false)]
+    #[case::missing("False", "WaitingForCredentials", false, false)]
+    #[case::cluster_out_of_reach("False", "TargetClusterUnavailable", false, true)]
+    #[case::parent_unseen("False", "WaitingForParent", false, true)]
+    fn what_could_not_be_looked_at_is_neither_usable_nor_missing(
+        #[case] status: &str,
+        #[case] reason: &str,
+        #[case] ready: bool,
+        #[case] undetermined: bool,
+    ) {
+        let backend: GlanceBackend = serde_json::from_value(json!({
+            "apiVersion": "glance.openstack.c5c3.io/v1alpha1", "kind": "GlanceBackend",
+            "metadata": {"name": "store", "namespace": "tenant"},
+            "spec": {"glanceRef": {"name": "images"}, "type": "S3"},
+            "status": {"conditions": [{
+                "type": "CredentialsReady", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        }))
+        .unwrap();
+        assert_eq!(is_credential_ready(&backend), ready);
+        assert_eq!(is_undetermined(&backend), undetermined);
+    }
+}
