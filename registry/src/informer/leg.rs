@@ -128,6 +128,8 @@ impl Leg {
                 End::Expired => resume = None,
                 End::NotServed => {
                     resume = None;
+                    // What said "served" until now was wrong, and who is told of it asks again.
+                    self.of.capabilities.forget(&self.feed.kind).await;
                     if served {
                         tracing::info!(kind = %self.feed.kind, "kind is not served, waiting for it");
                         sink.gone();
@@ -272,8 +274,6 @@ impl Leg {
 
     /// Ends when the cluster says that it serves the kind.
     async fn until_served(&mut self) {
-        // What said "served" until now was wrong.
-        self.of.capabilities.forget(&self.feed.kind).await;
         loop {
             tokio::time::sleep(jittered(LOOK)).await;
             match self

@@ -87,8 +87,12 @@ impl Member {
             namespaces: namespaces.into_iter().flatten().cloned().collect(),
             generation: cluster.as_ref().map_or(0, |cluster| cluster.generation()),
         };
-        // A further failed try concerns nobody who waits.
-        let notify = !same || old.generation != next.generation || state == State::Connected;
+        // A further failed try concerns nobody who waits; another refusal does, for it says what to
+        // repair next.
+        let notify = !same
+            || old.generation != next.generation
+            || state == State::Connected
+            || (state == State::Rejected && old.detail != next.detail);
         self.keepsakes.metrics.state(state);
         self.state = next.clone();
         let state = Arc::new(next);

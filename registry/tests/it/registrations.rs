@@ -244,6 +244,21 @@ async fn garbage_without_a_last_good_is_rejected_and_not_retried() {
 }
 
 #[tokio::test]
+async fn another_refusal_is_told_since_it_says_what_to_repair_next() {
+    let rig = Rig::start(Fake::start());
+    let user = |user: &str| format!("users: [{{name: me, user: {{{user}}}}}]");
+    rig.register(&[("kubeconfig", &user("tokenFile: /a"))]);
+    rig.until(State::Rejected, Some(Cause::CredentialsRefused))
+        .await;
+    let mut changes = rig.registry.subscribe();
+    rig.register(&[("kubeconfig", &user("client-key: /a"))]);
+    let change = tokio::time::timeout(SHORT, changes.recv()).await;
+    assert_eq!(change.unwrap().unwrap().name, "blue");
+    let error = rig.error().to_string();
+    assert!(error.contains("users[0].user.client-key"), "{error}");
+}
+
+#[tokio::test]
 async fn what_is_withdrawn_or_refused_is_dropped_at_once() {
     let blue = Fake::start();
     let rig = Rig::start(Fake::start());

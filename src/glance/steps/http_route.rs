@@ -44,7 +44,11 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Report<()>, S
     let applied = match target.apply(&HTTP_ROUTE, desired).await {
         Ok(applied) => applied,
         Err(error) => {
+            // The definition may have been taken away a moment ago: that is to be said, not the refusal it led to.
             target.cluster.forget_capability(&HTTP_ROUTE).await;
+            if !is_served(target).await? {
+                return Ok(Report::with(not_installed(target), ()).after(REPROBE));
+            }
             return Err(error.context("ensuring HTTPRoute"));
         }
     };
