@@ -34,6 +34,7 @@ pub mod registration;
 pub mod scenario;
 pub mod shape;
 pub mod site;
+pub mod witness;
 pub mod workdir;
 pub mod workload;
 

@@ -14,6 +14,8 @@ mod backends;
 #[cfg(test)]
 mod bed;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod deletion;
@@ -22,19 +24,21 @@ mod drift;
 #[cfg(test)]
 mod features;
 #[cfg(test)]
-mod install;
+mod gateway;
+#[cfg(test)]
+mod kubeconfigs;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
 mod reasons;
-#[cfg(test)]
-mod registration;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]
 mod strangers;
 #[cfg(test)]
 mod suites;
+#[cfg(test)]
+mod targets;
 #[cfg(test)]
 mod upgrade;
 #[cfg(test)]
