@@ -49,6 +49,7 @@ fn spec(kind: Kind, payload: Payload) -> (InformerSpec, Log) {
             let line = match change {
                 Change::Applied(object) => format!("+{}", object.name_any()),
                 Change::Deleted(object) => format!("-{}", object.name_any()),
+                Change::Relabelled(before) => format!("~{}", before.name_any()),
                 other => format!("{other:?}"),
             };
             assert_eq!(cluster.name(), "local");
@@ -232,7 +233,10 @@ async fn an_expired_version_is_listed_again_and_reports_the_difference_only() {
     fake.compact();
     fake.heal();
     seen(&log, "Synced").await;
-    assert_eq!(lines(&log), ["+changed", "+new", "-gone", "Synced"]);
+    assert_eq!(
+        lines(&log),
+        ["+changed", "~changed", "+new", "-gone", "Synced"]
+    );
     assert_eq!(names(&informer), ["changed", "new", "same"]);
 }
 
