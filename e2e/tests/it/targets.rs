@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use e2e::{
     audit::Request,
     bed::run,
@@ -380,8 +381,12 @@ async fn rotations(
 
     // Another address and another bundle of authorities: a new connection, so each kind is listed once.
     let mark = audit.mark()?;
+    let authority = edge.authority();
+    let bundle = BASE64_STANDARD.encode(format!("{authority}{authority}"));
     let moved = kubeconfig.replace("https://127.0.0.1:", "https://localhost:");
     ensure!(moved != kubeconfig, "the API server is not on loopback");
+    let new = moved.replace(&BASE64_STANDARD.encode(authority), &bundle);
+    ensure!(new != moved, "the authority is not in the kubeconfig");
     let generation = async || {
         let clusters: Value = serde_json::from_str(&running.health("/debug/clusters").await?)?;
         let found = clusters.as_array().and_then(|all| all.first().cloned());
@@ -390,7 +395,7 @@ async fn rotations(
             .ok_or_else(|| anyhow!("{clusters}"))
     };
     let before = generation().await?;
-    for content in [&moved, &kubeconfig] {
+    for content in [&new, &kubeconfig] {
         register(site, operator, content).await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
