@@ -40,6 +40,8 @@ mod listeners;
 
 /// What running passes get to finish after a stop; a pod has 30 s in all.
 const GRACE: Duration = Duration::from_secs(25);
+/// How soon the hub is asked again who it is.
+const IDENTITY_RETRY: Duration = Duration::from_secs(2);
 /// What events get to be written after that.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -393,12 +395,20 @@ async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
     if let Some(id) = args.hub_id() {
         return Some(id.to_owned());
     }
-    match hub.probe().await {
-        Ok(identity) => identity.uid,
-        Err(error) => {
-            tracing::warn!(%error, "the hub's identity is not known; children get no hub mark until the next start");
-            None
+    loop {
+        match hub.probe().await {
+            Ok(identity) => {
+                if identity.uid.is_none() {
+                    tracing::warn!(
+                        "the namespace kube-system may not be read, so children get no mark of this hub: grant it, or name the hub with --hub-id"
+                    );
+                }
+                return identity.uid;
+            }
+            // Without the hub nothing else would work either.
+            Err(error) => tracing::warn!(%error, "the hub does not say who it is; asking again"),
         }
+        tokio::time::sleep(IDENTITY_RETRY).await;
     }
 }
 

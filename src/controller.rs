@@ -167,7 +167,7 @@ where
     name: &'static str,
     handler: Arc<H>,
     reader: Store<K>,
-    listed: Option<HashSet<ObjectRef<K>>>,
+    listed: Option<Vec<K>>,
 }
 
 impl<K, H> Observer<K, H>
@@ -178,21 +178,23 @@ where
 {
     fn observe(&mut self, event: &Result<watcher::Event<K>, watcher::Error>) {
         match event {
-            Ok(watcher::Event::Init) => self.listed = Some(HashSet::new()),
+            Ok(watcher::Event::Init) => self.listed = Some(Vec::new()),
+            // The store takes a list over at its end: what a pass could not find yet must not wake one.
             Ok(watcher::Event::InitApply(object)) => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(ObjectRef::from_obj(object));
-                }
-                self.handler.seen(object);
+                self.listed.get_or_insert_default().push(object.clone());
             }
             Ok(watcher::Event::Apply(object)) => self.handler.seen(object),
             Ok(watcher::Event::Delete(object)) => self.handler.gone(object),
             Ok(watcher::Event::InitDone) => {
                 let listed = self.listed.take().unwrap_or_default();
+                let names: HashSet<_> = listed.iter().map(ObjectRef::from_obj).collect();
                 for known in self.reader.state() {
-                    if !listed.contains(&ObjectRef::from_obj(known.as_ref())) {
+                    if !names.contains(&ObjectRef::from_obj(known.as_ref())) {
                         self.handler.gone(&known);
                     }
+                }
+                for object in &listed {
+                    self.handler.seen(object);
                 }
             }
             Err(error) => {

@@ -354,11 +354,12 @@ async fn identify(client: &Client) -> Result<Identity, kube::Error> {
     Ok(Identity { uid, version })
 }
 
-/// What is forbidden or hidden is an open question, not a failure: the credential was accepted.
+/// What is forbidden is an open question, not a failure: the credential was accepted. A 404 is one: every API server
+/// has both, so something else answers, a proxy whose route is gone as a rule.
 fn permitted<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error_code(&error), Some(403 | 404)) => Ok(None),
+        Err(error) if matches!(error_code(&error), Some(403)) => Ok(None),
         Err(error) => Err(error),
     }
 }

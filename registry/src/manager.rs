@@ -114,6 +114,7 @@ impl Owner {
 
     fn listed(&mut self, names: &BTreeSet<String>) {
         self.listed = true;
+        self.shared.set_listed();
         let gone = self.members.keys().filter(|name| !names.contains(*name));
         for name in gone.cloned().collect::<Vec<_>>() {
             self.remove(&name);
@@ -170,7 +171,9 @@ impl Owner {
         member.seen = hash;
         member.tried = true;
         let known = member.state.cause == Some(error.cause()) && member.state.detail == detail;
-        if known && member.attempt.is_none() {
+        // A connection that was just withdrawn has to be published as such, however old the refusal is.
+        let withdrawn = member.state.state == State::Degraded && member.current.is_none();
+        if known && member.attempt.is_none() && !withdrawn {
             return;
         }
         member.give_up();

@@ -15,7 +15,7 @@ use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Obje
 use sha2::{Digest, Sha256};
 
 pub use self::refusal::{Fault, Refusal};
-use crate::{client::host_of, failure::Cause};
+use crate::{LOCAL, client::host_of, failure::Cause};
 
 /// Label of a registration Secret. Its value must be exactly `true`.
 pub const REGISTRATION_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
@@ -64,6 +64,15 @@ pub(crate) struct Content<'a> {
 /// contain a value from the kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationError {
+    /// The name means the cluster of the registry itself.
+    #[error(
+        "the name {cluster:?} means the hub itself and cannot be registered, give the registration \
+         Secret another name"
+    )]
+    NameTaken {
+        /// Name of the cluster.
+        cluster: String,
+    },
     /// The key is missing or empty. Removing it in place withdraws the credential.
     #[error(
         "the {KUBECONFIG_KEY} key in the registration Secret of cluster {cluster:?} is missing or \
@@ -193,6 +202,9 @@ impl<'a> Content<'a> {
     pub(crate) fn read(secret: &'a Secret) -> Result<Self, RegistrationError> {
         let name = secret.metadata.name.as_deref().unwrap_or_default();
         let cluster = || name.to_owned();
+        if name == LOCAL {
+            return Err(RegistrationError::NameTaken { cluster: cluster() });
+        }
         let key = |key| {
             secret
                 .data
@@ -315,7 +327,9 @@ impl RegistrationError {
     /// The kind of error.
     pub fn cause(&self) -> Cause {
         match self {
-            Self::KubeconfigMissing { .. } | Self::Invalid { .. } => Cause::KubeconfigInvalid,
+            Self::NameTaken { .. } | Self::KubeconfigMissing { .. } | Self::Invalid { .. } => {
+                Cause::KubeconfigInvalid
+            }
             Self::NamespacesEmpty { .. } | Self::NamespaceInvalid { .. } => {
                 Cause::NamespacesInvalid
             }

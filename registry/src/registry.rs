@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -45,6 +48,8 @@ pub struct Registry {
 /// What the owner task writes and everybody reads.
 pub(crate) struct Shared {
     enabled: bool,
+    /// Whether the Secrets were listed once.
+    listed: AtomicBool,
     snapshot: ArcSwap<BTreeMap<String, Entry>>,
     changes: broadcast::Sender<ClusterChanged>,
     /// Since when a name may be given up, for those that may.
@@ -178,6 +183,7 @@ impl Shared {
         }
         Self {
             enabled,
+            listed: AtomicBool::new(false),
             snapshot: ArcSwap::default(),
             changes: broadcast::Sender::new(CHANGES),
             clocks: Mutex::default(),
@@ -199,10 +205,19 @@ impl Shared {
                 ..
             }) => Ok(cluster.clone()),
             Some(Entry { state, .. }) => Err(state.unresolved()),
+            // Nobody knows what is registered before the Secrets were listed once.
+            None if !self.listed.load(Ordering::Acquire) => Err(Unresolved::Pending {
+                name: name.to_owned(),
+            }),
             None => Err(Unresolved::NotRegistered {
                 name: name.to_owned(),
             }),
         }
+    }
+
+    /// From now on a name without a Secret is one that is not registered.
+    pub(crate) fn set_listed(&self) {
+        self.listed.store(true, Ordering::Release);
     }
 
     fn clocks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
@@ -276,6 +291,18 @@ mod tests {
             shared: Arc::new(Shared::new(true)),
         };
         let minute = Duration::from_mins(1);
+        assert_eq!(registry.unresolved_for("blue"), Duration::ZERO);
+        tokio::time::advance(minute).await;
+        assert_eq!(
+            registry.unresolved_for("blue"),
+            Duration::ZERO,
+            "nobody knows what is registered before the first list"
+        );
+        assert!(matches!(
+            registry.resolve("blue"),
+            Err(Unresolved::Pending { .. })
+        ));
+        registry.shared.set_listed();
         assert_eq!(
             registry.unresolved_for("blue"),
             Duration::ZERO,

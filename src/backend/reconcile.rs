@@ -290,7 +290,11 @@ async fn persist_and_act(
     match persist::status(&api, backend.as_ref(), &stored, &wanted).await {
         Ok(Some(written)) => ctx.backends.learn(Arc::new(written)),
         Ok(None) => {}
-        Err(conflict) => return Err(findings.error.unwrap_or(conflict)),
+        Err(conflict) => {
+            // Whatever we believed to be newest is not.
+            ctx.backends.forget(&backend.uid().unwrap_or_default());
+            return Err(findings.error.unwrap_or(conflict));
+        }
     }
     match findings.error {
         Some(error) => Err(error),

@@ -114,6 +114,10 @@ impl Owner {
                 let hub = mark(annotations::HUB_UID);
                 match (labelled, hub, &self.hub_uid) {
                     (true, Some(hub), Some(ours)) if hub != ours => Claim::OtherHub(hub.clone()),
+                    // Who we are is not known: only what this very Glance made is safely ours.
+                    (true, Some(hub), None) if mark(annotations::OWNER_UID) != Some(&self.uid) => {
+                        Claim::OtherHub(hub.clone())
+                    }
                     (true, _, _) => Claim::Mine,
                     (false, _, _) if controlled => Claim::Mine,
                     (false, hub, ours)

@@ -29,6 +29,9 @@ use crate::{
     },
 };
 
+/// What a teardown may take in one pass.
+const TEARDOWN_DEADLINE: Duration = Duration::from_secs(45);
+
 /// One pass: deletion, or resolution, finalizers, steps, status. Returns when to come back.
 pub async fn reconcile(ctx: &Context, glance: Arc<Glance>) -> Result<Action, StepError> {
     let glance = ctx.glances.of(glance);
@@ -162,7 +165,18 @@ async fn delete(
     glance: &Arc<Glance>,
 ) -> Result<Action, StepError> {
     let mut notices = Vec::new();
-    let progress = deletion::run(ctx, api, glance, &mut notices).await;
+    // Shorter than a pass may be, so that a cluster that hangs is named on the CR.
+    let teardown = tokio::time::timeout(
+        TEARDOWN_DEADLINE,
+        deletion::run(ctx, api, glance, &mut notices),
+    );
+    let progress = teardown.await.unwrap_or_else(|_| {
+        let cluster = cluster_label(glance);
+        Err(StepError::new(
+            ErrorKind::Timeout,
+            format!("cluster {cluster} did not answer in time; what is left there is deleted when it does"),
+        ))
+    });
     publish(ctx, glance, notices);
     match progress {
         Ok(Progress::Released) => {
@@ -238,7 +252,11 @@ async fn persist_and_act(
     match written {
         Ok(Some(written)) => ctx.glances.learn(Arc::new(written)),
         Ok(None) => {}
-        Err(conflict) => return Err(error.unwrap_or(conflict)),
+        Err(conflict) => {
+            // Whatever we believed to be newest is not.
+            ctx.glances.forget(&glance.uid().unwrap_or_default());
+            return Err(error.unwrap_or(conflict));
+        }
     }
     match error {
         Some(error) => Err(error),

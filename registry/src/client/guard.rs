@@ -141,6 +141,8 @@ where
             return Box::pin(async move { Err(too_many_requests(left)) });
         }
         let watch = verb == "watch";
+        // What a workload behind a proxy path answers says nothing about the API server.
+        let proxied = request.uri().path().contains("/proxy/");
         let mut sleep = Box::pin(tokio::time::sleep(deadline));
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -153,7 +155,7 @@ where
             };
             let answer = answer.inspect_err(|_| metrics.request(verb, "error"))?;
             metrics.request(verb, answer.status().as_str());
-            if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+            if answer.status() == StatusCode::TOO_MANY_REQUESTS && !proxied {
                 throttle.hold(retry_after(&answer));
             }
             Ok(answer.map(|inner| GuardedBody {

@@ -190,16 +190,11 @@ impl Leg {
             };
             sink.phase(Phase::Synced);
             let opened = Instant::now();
-            let mut quiet = true;
             let end = loop {
                 match tokio::time::timeout(IDLE, events.next()).await {
                     Err(_) | Ok(None) => break None,
                     Ok(Some(event)) => match take(event, sink) {
                         Ok(next) => {
-                            if quiet {
-                                quiet = false;
-                                backoff.reset();
-                            }
                             version = next;
                             *resume = Some(version.clone());
                         }
@@ -212,7 +207,8 @@ impl Leg {
             }
             match end {
                 Some(end) => return end,
-                None if quiet && opened.elapsed() < SHORT => {
+                // Also with an event or two: a server that replays one at each watch would keep us spinning.
+                None if opened.elapsed() < SHORT => {
                     let reason = "the API server ended the watch at once".to_owned();
                     return End::Failed { code: None, reason };
                 }

@@ -72,6 +72,8 @@ pub async fn reconcile(
     match plan(glance) {
         Plan::Mismatch(message) => Ok(mismatch(glance, message)),
         Plan::Sync => sync::reconcile(ctx, glance, target, jobs).await,
+        // Two migrations must never meet on one schema.
+        Plan::Initiate if sync::is_running(target).await? => Ok(sync::running(None)),
         Plan::Initiate => upgrade::initiate(glance),
         Plan::Phase(phase) => upgrade::reconcile(ctx, glance, target, jobs, phase).await,
     }

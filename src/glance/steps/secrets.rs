@@ -17,7 +17,8 @@ use crate::{
     cluster::{
         Target,
         inputs::{Explanation, InputState},
-        ledger::SecretFacts,
+        kinds::SECRET,
+        ledger::{self, SecretFacts, Version},
     },
     external::secrets::{CLUSTER_SECRET_STORE, SECRET_STORE},
     glance::workload::environment::SecretKeyRef,
@@ -198,18 +199,10 @@ async fn credentials(glance: &Glance, target: &Target) -> Result<Credentials, St
             format!("Secret {secret} went away during the pass"),
         ));
     };
-    let inputs = format!(
-        "{} {} {key}",
-        facts.version.uid, facts.version.resource_version
-    );
+    let inputs = inputs(target, &facts.version, key, &copy).await?;
     if let Some(known) = target.view.ledger.output(uid, STEP, &inputs) {
         let escaped = known.starts_with('!');
-        if !escaped
-            || target
-                .child(&crate::cluster::kinds::SECRET, &copy)
-                .await?
-                .is_some()
-        {
+        if !escaped || target.child(&SECRET, &copy).await?.is_some() {
             return Ok(Credentials {
                 password_digest: known.trim_start_matches('!').to_owned(),
                 password: if escaped { copied(&copy) } else { plain },
@@ -247,11 +240,24 @@ async fn credentials(glance: &Glance, target: &Target) -> Result<Credentials, St
     } else {
         digest.clone()
     };
+    let inputs = self::inputs(target, &payload.version, key, &copy).await?;
     target.view.ledger.learn_output(uid, STEP, inputs, output);
     Ok(Credentials {
         password_digest: digest,
         password: if escaped { copied(&copy) } else { plain },
     })
+}
+
+/// Everything the outcome depends on, versions standing for content; that of our own copy too, which somebody may edit.
+async fn inputs(
+    target: &Target,
+    upstream: &Version,
+    key: &str,
+    copy: &str,
+) -> Result<String, StepError> {
+    let copy = target.child(&SECRET, copy).await?;
+    let copy = copy.map(|copy| ledger::version(&copy.metadata));
+    Ok(format!("{upstream:?} {key} {copy:?}"))
 }
 
 fn copied(name: &str) -> SecretKeyRef {
@@ -268,7 +274,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::{cluster::ledger::Version, testing};
+    use crate::testing;
 
     fn facts(keys: &[(&str, bool)]) -> SecretFacts {
         SecretFacts {

@@ -190,12 +190,12 @@ async fn database_ready_since(glance: &Glance, target: &Target) -> Option<jiff::
 }
 
 /// Whether a pod of one of these Jobs may still be at work. A Job deleted in the background is gone before its pods.
-pub async fn is_at_work(target: &Target, jobs: &[String]) -> bool {
+pub async fn is_at_work(target: &Target, jobs: &[String]) -> Result<bool, StepError> {
     let selector = format!("batch.kubernetes.io/job-name in ({})", jobs.join(","));
     // Where we may not look, the Jobs themselves have to do.
-    list(target, &selector)
-        .await
-        .is_some_and(|pods| pods.iter().any(|pod| !has_ended(pod)))
+    Ok(list(target, &selector)
+        .await?
+        .is_some_and(|pods| pods.iter().any(|pod| !has_ended(pod))))
 }
 
 fn has_ended(pod: &Value) -> bool {
@@ -207,11 +207,18 @@ fn has_ended(pod: &Value) -> bool {
 
 /// The pods of a Job; `None` where we may not look.
 async fn pods_of(target: &Target, job: &str) -> Option<Vec<Value>> {
-    list(target, &format!("batch.kubernetes.io/job-name={job}")).await
+    // Only for a better message and for Jobs that never started: the next pass asks again.
+    list(target, &format!("batch.kubernetes.io/job-name={job}"))
+        .await
+        .ok()?
 }
 
-async fn list(target: &Target, selector: &str) -> Option<Vec<Value>> {
+/// Pods by label; `None` where we may not look.
+async fn list(target: &Target, selector: &str) -> Result<Option<Vec<Value>>, StepError> {
     let params = ListParams::default().labels(selector);
-    let list = target.api(&POD).list(&params).await.ok()?;
-    Some(list.items.iter().map(value_of).collect())
+    match target.api(&POD).list(&params).await {
+        Ok(list) => Ok(Some(list.items.iter().map(value_of).collect())),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+        Err(error) => Err(StepError::from(error).context("listing the pods of a Job")),
+    }
 }

@@ -9,12 +9,16 @@ use kube::ResourceExt;
 
 use super::job::{self, Ensured, Progress};
 use crate::{
-    cluster::Target,
+    cluster::{Target, kinds::JOB},
     context::Context,
     glance::{
-        database::jobs::{JobInputs, Migration, migration_job},
-        steps::deployment::identity,
+        database::{
+            job_state,
+            jobs::{JobInputs, Migration, migration_job},
+        },
+        steps::{deployment::identity, value_of},
     },
+    names,
     pipeline::{
         notice::Notice,
         report::{ErrorKind, REQUEUE_DATABASE, Report, StatusChange, StepError, Verdict},
@@ -33,13 +37,7 @@ pub async fn reconcile(
         .await
         .map_err(|error| error.context("db_sync job"))?;
     match progress {
-        Progress::Running(cause) => {
-            let message = super::with_cause("db_sync job is running", cause);
-            Ok(
-                Report::waiting(Verdict::no(DB_SYNC_IN_PROGRESS, message), REQUEUE_DATABASE)
-                    .ended(ended),
-            )
-        }
+        Progress::Running(cause) => Ok(running(cause).ended(ended)),
         Progress::Done(uid) => {
             let news = glance.annotations().get(LAST_DB_SYNC_JOB_UID) != Some(&uid);
             let notice = news
@@ -70,6 +68,20 @@ pub async fn reconcile(
             ))
         }
     }
+}
+
+/// The report while the Job runs, with the reason why it does not start when that is known.
+pub fn running(cause: Option<String>) -> Report<()> {
+    let message = super::with_cause("db_sync job is running", cause);
+    Report::waiting(Verdict::no(DB_SYNC_IN_PROGRESS, message), REQUEUE_DATABASE)
+}
+
+/// Whether the Job, or what an earlier one left, may still be at work.
+pub async fn is_running(target: &Target) -> Result<bool, StepError> {
+    let name = names::db_sync_job(&target.owner.name);
+    let live = target.child(&JOB, &name).await?;
+    let unfinished = live.is_some_and(|job| job_state::terminal(&value_of(&job)).is_none());
+    Ok(unfinished || job::is_at_work(target, &[name]).await?)
 }
 
 impl StepError {

@@ -314,7 +314,7 @@ async fn abort(
     for job in &jobs {
         waiting |= target.ensure_absent(&JOB, job).await?;
     }
-    if waiting || job::is_at_work(target, &jobs).await {
+    if waiting || job::is_at_work(target, &jobs).await? {
         // A migration that still runs must end before anything else touches the schema.
         let message = format!(
             "Aborting upgrade {installed} → {goal}: waiting for its Jobs and their pods to be gone"
