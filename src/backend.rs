@@ -57,6 +57,10 @@ impl Handler<GlanceBackend> for Controller {
         );
     }
 
+    fn listed(&self) {
+        self.ctx.router.backends_listed();
+    }
+
     async fn admit(&self, backend: &GlanceBackend) -> Turn<'_> {
         let namespace = backend.namespace().unwrap_or_default();
         let parent = self

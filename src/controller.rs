@@ -61,6 +61,8 @@ pub trait Handler<K>: Send + Sync + 'static {
     fn seen(&self, object: &K);
     /// The watch shows that the CR is gone.
     fn gone(&self, object: &K);
+    /// The store holds a whole list.
+    fn listed(&self);
     /// Waits for the turn of a pass over this CR.
     fn admit(&self, object: &K) -> impl Future<Output = Turn<'_>> + Send;
     /// One pass.
@@ -129,11 +131,17 @@ pub async fn run<K, H>(
         reader: reader.clone(),
         listed: None,
     };
+    let lister = Arc::clone(&handler);
     let crs = watcher(api, watcher::Config::default().timeout(180))
         .default_backoff()
         // Ahead of the store, so that at the end of a list the store still tells what was there before.
         .inspect(move |event| observer.observe(event))
         .reflect(writer)
+        .inspect(move |event| {
+            if matches!(event, Ok(watcher::Event::InitDone)) {
+                lister.listed();
+            }
+        })
         .touched_objects()
         .predicate_filter(wakes::<K>(), PredicateConfig::default());
     let failed = Arc::clone(&ctx);

@@ -70,6 +70,10 @@ impl Handler<Glance> for Controller {
         }
     }
 
+    fn listed(&self) {
+        self.ctx.router.glances_listed();
+    }
+
     async fn admit(&self, glance: &Glance) -> Turn<'_> {
         controller::admit(&self.ctx, &self.local, placed_on(glance)).await
     }

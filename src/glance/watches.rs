@@ -16,6 +16,7 @@ use kube::{
     runtime::reflector::{ObjectRef, Store},
 };
 use target_registry::{Kind, LOCAL, Trigger};
+use tokio::sync::watch;
 
 use super::{
     index::{CrKey, Dependency, Dependent, Index},
@@ -46,6 +47,8 @@ pub struct Router {
     seen: Mutex<Seen>,
     wake_glance: Trigger<ObjectRef<Glance>>,
     wake_backend: Trigger<ObjectRef<GlanceBackend>>,
+    glances_listed: watch::Sender<bool>,
+    backends_listed: watch::Sender<bool>,
 }
 
 // === impl Router ===
@@ -65,6 +68,8 @@ impl Router {
             seen: Mutex::default(),
             wake_glance,
             wake_backend,
+            glances_listed: watch::Sender::new(false),
+            backends_listed: watch::Sender::new(false),
         }
     }
 
@@ -128,9 +133,21 @@ impl Router {
 
     /// Waits until both kinds of CR have been listed once: what is not known before may well be there.
     pub async fn listed(&self) {
-        // An error means that the process is about to end.
-        let _ = self.glances.wait_until_ready().await;
-        let _ = self.backends.wait_until_ready().await;
+        // Not the stores' own readiness: it wakes only the last of several that wait for it.
+        for listed in [&self.glances_listed, &self.backends_listed] {
+            // The sender lives as long as the router: there is always an answer.
+            let _ = listed.subscribe().wait_for(|listed| *listed).await;
+        }
+    }
+
+    /// The store of the Glances holds a whole list.
+    pub fn glances_listed(&self) {
+        self.glances_listed.send_replace(true);
+    }
+
+    /// The store of the backends holds a whole list.
+    pub fn backends_listed(&self) {
+        self.backends_listed.send_replace(true);
     }
 
     /// The Glance of this name, as the hub's watch knows it.
@@ -392,6 +409,22 @@ mod tests {
 
     fn secret(name: &str) -> DynamicObject {
         object(&kinds::SECRET, json!({"name": name, "namespace": "tenant"}))
+    }
+
+    #[tokio::test]
+    async fn every_pass_that_waits_for_the_first_lists_goes_on_after_them() {
+        use futures::FutureExt;
+        let world = World::new();
+        let waiting = futures::future::join_all((0..8).map(|_| world.router.listed()));
+        tokio::pin!(waiting);
+
+        world.router.glances_listed();
+        assert_eq!(waiting.as_mut().now_or_never(), None);
+        world.router.backends_listed();
+
+        tokio::time::timeout(std::time::Duration::from_secs(5), waiting)
+            .await
+            .expect("all of them go on");
     }
 
     #[rstest]

@@ -218,10 +218,9 @@ async fn project(
     if names.contains(default) {
         let backends = Backends::new(sections.into_iter().map(|(_, section)| section));
         let before = mounted_sections(target).await?;
-        let (secret, is_new) = write(target, &backends, names).await?;
-        if is_new {
-            news = detached(&before, attached);
-        }
+        let secret = write(target, &backends, names).await?;
+        // Also when this very set was rendered before: its Secret is still there, yet the store goes.
+        news = detached(&before, attached);
         outcome.rendered = Some(Rendered {
             enabled: backends.enabled,
             default: default.to_owned(),
@@ -329,7 +328,7 @@ async fn write(
     target: &Target,
     backends: &Backends,
     sections: BTreeSet<String>,
-) -> Result<(String, bool), StepError> {
+) -> Result<String, StepError> {
     let data: serde_json::Map<_, _> = backends
         .data
         .iter()
@@ -344,7 +343,7 @@ async fn write(
         hash: ContentHash::of_secret(&backends.data),
         data: data.into(),
     };
-    let (name, is_new) = revisions::ensure(target, &revision)
+    let (name, _) = revisions::ensure(target, &revision)
         .await
         .map_err(|error| error.context("creating backends Secret"))?;
     if let Some(live) = target.child(&SECRET, &name).await? {
@@ -353,7 +352,7 @@ async fn write(
             .ledger
             .learn_sections(&live.uid().unwrap_or_default(), sections);
     }
-    Ok((name, is_new))
+    Ok(name)
 }
 
 /// The stores the running pods have, as far as we know.
