@@ -37,26 +37,26 @@ pub struct Revision<'a> {
     pub data: Value,
 }
 
-/// Makes a revision exist. Its name, and whether it is new.
-pub async fn ensure(target: &Target, revision: &Revision<'_>) -> Result<(String, bool), StepError> {
+/// Makes a revision exist. Its name.
+pub async fn ensure(target: &Target, revision: &Revision<'_>) -> Result<String, StepError> {
     let name = revision.family.revision(&revision.hash);
-    if let Some(new) = ensure_named(target, revision, &name).await? {
-        return Ok((name, new));
+    if ensure_named(target, revision, &name).await? {
+        return Ok(name);
     }
     // Eight digits collide once in billions, and a deleted object can be made again by hand with other content.
     let long = revision.family.long_revision(&revision.hash);
     tracing::warn!(%name, %long, "an object of this name holds other content; using a longer name");
-    match ensure_named(target, revision, &long).await? {
-        Some(new) => Ok((long, new)),
-        None => Err(StepError::new(
-            ErrorKind::Refused,
-            format!(
-                "{} {}/{long} holds other content than its name says; delete it",
-                revision.kind.kind,
-                target.namespace()
-            ),
-        )),
+    if ensure_named(target, revision, &long).await? {
+        return Ok(long);
     }
+    Err(StepError::new(
+        ErrorKind::Refused,
+        format!(
+            "{} {}/{long} holds other content than its name says; delete it",
+            revision.kind.kind,
+            target.namespace()
+        ),
+    ))
 }
 
 /// Whether a revision that was made to exist is still there as it was made, so that nothing has to be rendered to know.
@@ -72,16 +72,16 @@ pub async fn is_intact(
     }))
 }
 
-/// Makes a revision exist under this name: whether it is new, or nothing when other content has the name.
+/// Makes a revision exist under this name; false when other content has the name.
 async fn ensure_named(
     target: &Target,
     revision: &Revision<'_>,
     name: &str,
-) -> Result<Option<bool>, StepError> {
+) -> Result<bool, StepError> {
     match target.child(revision.kind, name).await? {
         Some(live) if is_genuine(target, &live) => {
             mark(target, revision, &live).await?;
-            return Ok(Some(false));
+            return Ok(true);
         }
         Some(_) => {}
         None => {
@@ -89,11 +89,11 @@ async fn ensure_named(
             if let Created::New(live) = target.create(revision.kind, desired).await? {
                 let uid = live.uid().unwrap_or_default();
                 target.view.ledger.learn_genuine(&uid);
-                return Ok(Some(true));
+                return Ok(true);
             }
         }
     }
-    Ok(occupant(target, revision, name).await?.then_some(false))
+    occupant(target, revision, name).await
 }
 
 /// Whether we made this object or have compared it: watches do not show what it holds.

@@ -343,7 +343,7 @@ async fn write(
         hash: ContentHash::of_secret(&backends.data),
         data: data.into(),
     };
-    let (name, _) = revisions::ensure(target, &revision)
+    let name = revisions::ensure(target, &revision)
         .await
         .map_err(|error| error.context("creating backends Secret"))?;
     if let Some(live) = target.child(&SECRET, &name).await? {

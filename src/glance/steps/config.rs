@@ -167,7 +167,7 @@ async fn config_map(
         hash: config.hash(),
         data: json!(config.data),
     };
-    let (name, _) = revisions::ensure(target, &revision)
+    let name = revisions::ensure(target, &revision)
         .await
         .map_err(|error| shown(error, "creating config ConfigMap"))?;
     target
