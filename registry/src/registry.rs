@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     listed: AtomicBool,
     snapshot: ArcSwap<BTreeMap<String, Entry>>,
     changes: broadcast::Sender<ClusterChanged>,
+    /// Counts what was published, also what concerns no user of a cluster.
+    published: watch::Sender<u64>,
     /// Since when a name may be given up, for those that may.
     clocks: Mutex<HashMap<String, Instant>>,
     attempted: watch::Sender<bool>,
@@ -114,6 +116,12 @@ impl Registry {
     /// behind has to look at everything.
     pub fn subscribe(&self) -> broadcast::Receiver<ClusterChanged> {
         self.shared.changes.subscribe()
+    }
+
+    /// Changes whenever anything in [`Self::snapshot`] does, also what concerns nobody who uses the
+    /// cluster: for whoever shows the states to people. Look at the snapshot, then wait.
+    pub fn published(&self) -> watch::Receiver<u64> {
+        self.shared.published.subscribe()
     }
 
     /// For how long the name has been one that may be given up ([`Unresolved::may_abandon`]) in
@@ -186,6 +194,7 @@ impl Shared {
             listed: AtomicBool::new(false),
             snapshot: ArcSwap::default(),
             changes: broadcast::Sender::new(CHANGES),
+            published: watch::Sender::new(0),
             clocks: Mutex::default(),
             attempted: watch::Sender::new(!enabled),
             started: Instant::now(),
@@ -233,6 +242,7 @@ impl Shared {
             None => next.remove(name),
         };
         self.snapshot.store(Arc::new(next));
+        self.published.send_modify(|count| *count += 1);
         {
             let may_abandon = self.resolve(name).is_err_and(|error| error.may_abandon());
             let mut clocks = self.clocks();
