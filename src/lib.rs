@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod names;
 pub mod oslo;
 pub mod pipeline;
+pub mod policy;
 pub mod quantity;
 pub mod ready;
 pub mod release;

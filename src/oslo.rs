@@ -18,7 +18,7 @@ pub mod policy;
 pub mod stores;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod render;
 
 pub use glance_api::Projection;
