@@ -103,8 +103,11 @@ impl Probe {
         is_healthy: bool,
     ) -> Outcome {
         let url = target.url();
-        if is_healthy && self.believes(target, &url) {
-            return Outcome::healthy(&url);
+        if is_healthy && let Some(age) = self.believed(target, &url) {
+            return Outcome {
+                age,
+                ..Outcome::healthy(&url)
+            };
         }
         let outcome = match self.ask(how, &url).await {
             Ok(answer) => answer.judge(&url),
@@ -134,14 +137,13 @@ impl Probe {
         }
     }
 
-    fn believes(&self, target: ProbeTarget<'_>, url: &str) -> bool {
+    /// The age of a success that is still believed.
+    fn believed(&self, target: ProbeTarget<'_>, url: &str) -> Option<Duration> {
         let successes = self.successes();
         let key = (target.namespace.to_owned(), target.name.to_owned());
-        successes.get(&key).is_some_and(|success| {
-            success.uid == target.uid
-                && success.url == url
-                && (self.clock)().saturating_duration_since(success.at) < BELIEVED
-        })
+        let success = successes.get(&key)?;
+        let age = (self.clock)().saturating_duration_since(success.at);
+        (success.uid == target.uid && success.url == url && age < BELIEVED).then_some(age)
     }
 
     fn remember(&self, target: ProbeTarget<'_>, url: String) {

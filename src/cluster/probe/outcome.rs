@@ -1,6 +1,6 @@
 //! From an answer or a failure to a condition: reasons, texts, and what of a body is shown.
 
-use std::{error::Error, fmt::Display, io, net::SocketAddr};
+use std::{error::Error, fmt::Display, io, net::SocketAddr, time::Duration};
 
 use glance_api::conditions::reasons;
 use http::StatusCode;
@@ -21,6 +21,8 @@ pub struct Outcome {
     pub reason: &'static str,
     /// Its message.
     pub message: String,
+    /// How long ago the API said so: zero unless a recent success is repeated.
+    pub age: Duration,
 }
 
 /// An HTTP answer, from whomever.
@@ -61,6 +63,7 @@ impl Outcome {
             healthy: true,
             reason: reasons::API_HEALTHY,
             message: format!("Glance API is responding at {url}"),
+            age: Duration::ZERO,
         }
     }
 
@@ -70,6 +73,7 @@ impl Outcome {
             healthy,
             reason,
             message,
+            age: Duration::ZERO,
         }
     }
 }

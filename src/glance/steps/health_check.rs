@@ -13,13 +13,14 @@ use glance_api::{
 use crate::{
     cluster::{
         Target,
-        probe::{ProbeTarget, Transport},
+        probe::{Outcome, ProbeTarget, Transport},
     },
     context::Context,
     pipeline::report::{REQUEUE_ROLLOUT, Report, StepError, Verdict},
 };
 
-/// How often a healthy API is asked again.
+/// How often a healthy API is asked again, counted from its last answer: passes that only repeat the answer do not
+/// put the next question off.
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// Asks, unless it was healthy a moment ago.
@@ -52,9 +53,27 @@ pub async fn reconcile(
         uid: &target.owner.uid,
     };
     let outcome = ctx.probe.check(transport, asked, was_healthy).await;
-    Ok(if outcome.healthy {
-        Report::with(Verdict::yes(API_HEALTHY, outcome.message), ()).after(RECHECK)
+    Ok(report(outcome))
+}
+
+fn report(outcome: Outcome) -> Report<()> {
+    if outcome.healthy {
+        let again = RECHECK.saturating_sub(outcome.age);
+        Report::with(Verdict::yes(API_HEALTHY, outcome.message), ()).after(again)
     } else {
         Report::with(Verdict::no(outcome.reason, outcome.message), ()).after(REQUEUE_ROLLOUT)
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_answer_does_not_put_the_next_question_off() {
+        let mut outcome = Outcome::healthy("http://images.openstack.svc.cluster.local:9292");
+        assert_eq!(report(outcome.clone()).requeue, Some(RECHECK));
+        outcome.age = Duration::from_secs(29);
+        assert_eq!(report(outcome).requeue, Some(Duration::from_secs(31)));
+    }
 }
