@@ -12,7 +12,9 @@ use std::{
 };
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use glance_api::schema::SchemaError;
+use glance_api::schema::{self, SchemaError};
+use kube::CustomResourceExt as _;
+use target_registry::TargetCluster;
 
 use crate::{duration, telemetry::LogArgs};
 
@@ -192,8 +194,10 @@ impl From<clap::Error> for Usage {
 
 /// The custom resource definitions as they are shipped, one YAML document each.
 pub fn crds() -> Result<String, SchemaError> {
-    let definitions = glance_api::schema::crds()?;
-    Ok(definitions.into_iter().map(|(_, yaml)| yaml).collect())
+    let definitions = schema::crds()?;
+    let registrations = schema::yaml(&schema::shipped(&TargetCluster::crd())?)?;
+    let all = definitions.into_iter().map(|(_, yaml)| yaml);
+    Ok(all.chain([registrations]).collect())
 }
 
 /// Go's flag package takes `-flag` for `--flag`; clap would read five short flags.

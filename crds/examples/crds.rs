@@ -3,10 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use glance_api::schema;
+use kube::CustomResourceExt;
+use target_registry::{TargetCluster, target_cluster};
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (file, yaml) in glance_api::schema::crds()? {
+    for (file, yaml) in schema::crds()? {
         fs::write(directory.join(file), yaml)?;
     }
+    let registration = schema::yaml(&schema::shipped(&TargetCluster::crd())?)?;
+    fs::write(directory.join(target_cluster::FILE), registration)?;
     Ok(())
 }

@@ -22,7 +22,7 @@ pub const GLANCE_BACKEND_FILE: &str = "glance.openstack.c5c3.io_glancebackends.y
 /// Length from which a description is folded.
 const FOLD_FROM: usize = 60;
 
-const HEADER: &str = "# Generated from the types of the crate glance-api. Do not edit.\n---\n";
+const HEADER: &str = "# Generated from Rust types by `make generate`. Do not edit.\n---\n";
 
 /// A definition that could not be put into its shipped form. With the types
 /// of this crate neither can happen.
@@ -63,7 +63,8 @@ pub fn yaml(definition: &Value) -> Result<String, SchemaError> {
     Ok(format!("{HEADER}{}\n", body.trim_end()))
 }
 
-fn shipped(derived: &CustomResourceDefinition) -> Result<Value, SchemaError> {
+/// A definition derived from a Rust type in the form in which it is shipped.
+pub fn shipped(derived: &CustomResourceDefinition) -> Result<Value, SchemaError> {
     let mut definition = serde_json::to_value(derived)?;
     let versions = definition
         .pointer_mut("/spec/versions")

@@ -89,6 +89,7 @@ mod metrics;
 mod registration;
 mod registry;
 mod state;
+pub mod target_cluster;
 mod trigger;
 
 pub use crate::{
@@ -105,6 +106,7 @@ pub use crate::{
     },
     registry::{Registry, RegistryOptions},
     state::{ClusterChanged, ClusterState, State, Unresolved},
+    target_cluster::{TargetCluster, TargetClusterSpec, TargetClusterStatus},
     trigger::{Trigger, Triggered},
 };
 

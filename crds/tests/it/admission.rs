@@ -34,7 +34,11 @@ impl Server {
             Kind::Glance => schema::glance(),
             Kind::GlanceBackend => schema::glance_backend(),
         };
-        let definition = definition.unwrap();
+        Self::serving(&definition.unwrap())
+    }
+
+    /// The same for any definition.
+    pub fn serving(definition: &Value) -> Self {
         let mut schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
         // A server knows these by itself.
         schema["properties"]["apiVersion"] = json!({ "type": "string" });
@@ -53,6 +57,14 @@ impl Server {
     /// An object as it is stored, when nothing refuses it.
     pub fn read(&self, object: &Value) -> Value {
         apply_defaults(&self.schema, &structure::prune(&self.schema, object))
+    }
+
+    /// Why a new object is refused; empty when it is not.
+    pub fn complaints(&self, object: &Value) -> Vec<String> {
+        match self.admit(None, object) {
+            Verdict::Stored(_) => Vec::new(),
+            Verdict::Refused(_, errors) => errors,
+        }
     }
 
     fn admit(&self, old: Option<&Value>, new: &Value) -> Verdict {

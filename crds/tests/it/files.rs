@@ -17,14 +17,14 @@ fn definitions() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn root(definition: &Value) -> &Value {
+pub fn root(definition: &Value) -> &Value {
     definition
         .pointer("/spec/versions/0/schema/openAPIV3Schema")
         .unwrap()
 }
 
 /// Calls `visit` for every schema with its path.
-fn walk(path: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Map<String, Value>)) {
+pub fn walk(path: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Map<String, Value>)) {
     let schema = schema.as_object().unwrap();
     visit(path, schema);
     if let Some(properties) = schema.get("properties") {
@@ -137,7 +137,9 @@ fn the_references_can_be_selected_by() {
 
 #[test]
 fn no_schema_carries_what_changes_its_meaning_on_a_server() {
-    for (file, definition) in definitions() {
+    let mut all = definitions();
+    all.push(crate::target_cluster::definition());
+    for (file, definition) in all {
         walk("", root(&definition), &mut |path, schema| {
             let at = format!("{file}{path}");
             for unwanted in [
@@ -172,7 +174,9 @@ fn no_schema_carries_what_changes_its_meaning_on_a_server() {
 #[test]
 fn every_field_explains_itself() {
     let mut bare = BTreeSet::new();
-    for (file, definition) in definitions() {
+    let mut all = definitions();
+    all.push(crate::target_cluster::definition());
+    for (file, definition) in all {
         walk("", root(&definition), &mut |path, schema| {
             let description = schema.get("description").and_then(Value::as_str);
             let is_value = path.ends_with("[]") || path.ends_with("{}");

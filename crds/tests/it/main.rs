@@ -23,3 +23,5 @@ mod manifests;
 mod properties;
 #[cfg(test)]
 mod structure;
+#[cfg(test)]
+mod target_cluster;
