@@ -6,7 +6,7 @@
 //! | health | `/healthz`, `/readyz` | 200 `ok` or 500; `?verbose`, `?exclude=NAME` |
 //! | health | `/healthz/NAME`, `/readyz/NAME` | one check |
 //! | health | `/debug/clusters` | the registry as JSON, from this machine only |
-//! | health | `/debug/log-level` | `PUT` a level of `--zap-log-level`, from this machine only |
+//! | health | `/debug/log-level` | `GET` the level, `PUT` another of `--zap-log-level`, from this machine only |
 //!
 //! The debug pages answer the loopback interface only: that is where a port-forward
 //! arrives, so whoever reads them holds the right to forward ports into this pod.
@@ -20,7 +20,7 @@ use axum::{
     http::{StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Json, Response},
-    routing::{get, put},
+    routing::get,
 };
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -33,8 +33,10 @@ use crate::{
 };
 
 mod health;
+mod reviewer;
 
 pub use health::{Check, Checks};
+pub use reviewer::Reviewer;
 
 /// A listener that cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -111,13 +113,17 @@ impl Listener {
     }
 }
 
-/// The router of the metrics address.
-pub fn metrics_router(metrics: Metrics) -> Router {
+/// The router of the metrics address. With a reviewer only for those that it lets in.
+pub fn metrics_router(metrics: Metrics, reviewer: Option<Reviewer>) -> Router {
     let page = move || {
         let body = metrics.encode();
         async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], body) }
     };
-    Router::new().route("/metrics", get(page))
+    let router = Router::new().route("/metrics", get(page));
+    match reviewer {
+        Some(reviewer) => router.layer(middleware::from_fn_with_state(reviewer, reviewer::review)),
+        None => router,
+    }
 }
 
 /// The router of the health address.
@@ -128,10 +134,12 @@ pub fn health_router(
     telemetry: Telemetry,
 ) -> Router {
     let clusters = move || std::future::ready(Json(clusters()));
+    let log = telemetry.clone();
+    let level = move || std::future::ready(log.level().to_string());
     let set_level = move |body: String| std::future::ready(set_level(&telemetry, &body));
     let debug = Router::new()
         .route("/debug/clusters", get(clusters))
-        .route("/debug/log-level", put(set_level))
+        .route("/debug/log-level", get(level).put(set_level))
         .layer(middleware::from_fn(from_this_machine));
     Router::new()
         .merge(healthz.router("healthz"))

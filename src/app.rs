@@ -11,7 +11,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use futures::future::BoxFuture;
 use glance_api::{backend::GlanceBackend, glance::Glance};
 use kube::{
     Api, Client,
@@ -29,17 +28,28 @@ use crate::{
     context::{Context, Newest, Settings},
     controller::{self, Wiring},
     glance::{self, watches::Router},
-    leader::{LeaderElection, Leadership, Timings},
+    leader::Leadership,
     metrics::Metrics,
     pipeline::notice::{COMPONENT, Publisher},
-    ready::Readiness,
+    ready::{Handle, Readiness},
     telemetry::Telemetry,
 };
 
+mod election;
+mod hub;
 mod listeners;
+mod signals;
+mod summary;
 
-/// What running passes get to finish after a stop; a pod has 30 s in all.
-const GRACE: Duration = Duration::from_secs(25);
+use self::{
+    election::{Seat, Standing},
+    listeners::Vitals,
+};
+
+/// What running passes get to finish after a stop; a pod has 30 s in all. A call that hangs takes ten of them.
+const GRACE: Duration = Duration::from_secs(20);
+/// How long the hub may take to say who it is and to list the custom resources.
+const SYNC: Duration = Duration::from_mins(2);
 /// How soon the hub is asked again who it is.
 const IDENTITY_RETRY: Duration = Duration::from_secs(2);
 /// What events get to be written after that.
@@ -67,104 +77,69 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     }
     let telemetry = Telemetry::start(&args.log)?;
     let stop = CancellationToken::new();
-    stop_on_signal(&stop)?;
+    signals::stop(&stop)?;
     let metrics = Metrics::new()?;
     let readiness = Readiness::new();
-    let started = readiness.handle("controllers");
-    let mut config = kube::Config::infer().await.context(
-        "no usable Kubernetes configuration: set KUBECONFIG, run in a cluster, or provide ~/.kube/config",
-    )?;
-    // One answered 503 would otherwise keep a call for minutes.
-    config.default_retry = false;
+    let config = hub::config().await?;
+    let standing = Standing::default();
     let client = ClientOptions {
-        user_agent: format!("glance-operator/{}", env!("CARGO_PKG_VERSION")),
+        user_agent: user_agent(),
         metrics: Some(target_registry::Metrics::register(
             metrics.registry(),
             "glance_operator",
         )?),
+        fence: Some(standing.fence()),
         ..ClientOptions::default()
     };
     let hub = Cluster::hub(config.clone(), scope(&args), &client)
         .context("the hub's configuration cannot be used")?;
+    summary::say(&args, &hub);
     let engaged = Arc::new(OnceLock::new());
     let tasks = TaskTracker::new();
-    listeners::serve(
-        &args, &metrics, &readiness, &engaged, telemetry, &stop, &tasks,
-    )
-    .await?;
+    let vitals = Vitals {
+        readiness: readiness.clone(),
+        standing: standing.clone(),
+        hub: Arc::clone(&hub),
+        engaged: Arc::clone(&engaged),
+    };
+    listeners::serve(&args, &metrics, vitals, telemetry, &stop, &tasks).await?;
 
     let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
     let events = tokio::spawn(writer.run(hub.client()));
-    // Given back only after the last write: the next leader may begin at once.
-    let seat = CancellationToken::new();
-    let (leadership, ended) = lead(&args, config, &metrics, &publisher, &seat, &stop).await?;
-    let outcome = if stop.is_cancelled() {
-        Ok(())
-    } else {
-        let registry = registry(&args, &hub, client, &stop);
-        // The only writer of this cell.
-        let _ = engaged.set(registry.clone());
-        let parts = Parts {
-            hub: Arc::clone(&hub),
-            registry,
-            metrics,
-            publisher: publisher.clone(),
-            leadership,
-        };
-        // A standby is ready too: it serves, and waits.
-        drop(started);
-        work(&args, parts, &stop).await
+    let mut seat = Seat::take(&args, config, &metrics, &standing)?;
+    let outcome = match seat.lead(&stop).await? {
+        None => Ok(()),
+        Some(leadership) => {
+            let caches = readiness.handle(listeners::CACHES);
+            let registry = registry(&args, &hub, client, &stop);
+            // The only writer of this cell.
+            let _ = engaged.set(registry.clone());
+            let parts = Parts {
+                hub: Arc::clone(&hub),
+                registry,
+                metrics,
+                publisher: publisher.clone(),
+                leadership,
+                caches,
+            };
+            work(&args, parts, &stop).await
+        }
     };
     stop.cancel();
     publisher.flush(FLUSH).await;
     events.abort();
-    seat.cancel();
-    let _ = tokio::time::timeout(FLUSH, ended).await;
-    hub.shut_down().await;
+    seat.give_up().await;
     tasks.close();
     // Listeners end with the token; nothing of theirs is worth waiting longer for.
-    let _ = tokio::time::timeout(FLUSH, tasks.wait()).await;
+    let _ =
+        tokio::time::timeout(FLUSH, async { tokio::join!(hub.shut_down(), tasks.wait()) }).await;
+    tracing::info!("stopped");
     outcome
 }
 
-/// Waits until this replica leads, or is told to stop. The future completes when the lease has been given back.
-async fn lead(
-    args: &RunArgs,
-    config: kube::Config,
-    metrics: &Metrics,
-    publisher: &Publisher,
-    seat: &CancellationToken,
-    stop: &CancellationToken,
-) -> anyhow::Result<(Leadership, BoxFuture<'static, ()>)> {
-    if !args.leader_elect {
-        return Ok((Leadership::unelected(), Box::pin(std::future::ready(()))));
-    }
-    let election = LeaderElection {
-        namespace: LeaderElection::namespace(&args.leader_election_namespace)?,
-        identity: LeaderElection::identity(),
-        timings: Timings::default(),
-        metrics: metrics.clone(),
-        events: publisher.clone(),
-    };
-    // Said by the elector already; no drain, for another replica may be writing.
-    let on_lost = || std::process::exit(1);
-    let (mut leadership, ended) =
-        election.start(|| Client::try_from(config), seat.clone(), on_lost)?;
-    tokio::select! {
-        acquired = leadership.acquired() => {
-            if acquired.is_err() {
-                ended.await?;
-                anyhow::bail!("the leader election ended before it began");
-            }
-        }
-        () = stop.cancelled() => {}
-    }
-    let ended = async move {
-        if let Err(error) = ended.await {
-            tracing::warn!(%error, "the lease was not given back");
-        }
-    };
-    Ok((leadership, Box::pin(ended)))
+/// How API servers know this process.
+fn user_agent() -> String {
+    format!("glance-operator/{}", env!("CARGO_PKG_VERSION"))
 }
 
 fn scope(args: &RunArgs) -> Option<BTreeSet<String>> {
@@ -204,6 +179,8 @@ struct Parts {
     metrics: Metrics,
     publisher: Publisher,
     leadership: Leadership,
+    /// Held until the custom resources are listed.
+    caches: Handle,
 }
 
 /// The part that only one replica does.
@@ -214,6 +191,7 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         metrics,
         publisher,
         leadership,
+        caches,
     } = parts;
     let glances = crs::<Glance>(hub.client(), args.watched_namespace());
     let backends = crs::<GlanceBackend>(hub.client(), args.watched_namespace());
@@ -223,7 +201,11 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         glances.wake.clone(),
         backends.wake.clone(),
     ));
-    let hub_uid = hub_uid(args, &hub).await;
+    let asked = stop.run_until_cancelled(tokio::time::timeout(SYNC, hub_uid(args, &hub)));
+    let hub_uid = match asked.await {
+        None => return Ok(()),
+        Some(asked) => asked.context("the hub's API server did not answer within 2 min")?,
+    };
     name_hosts(&metrics, &hub, &registry);
     let workers = args.concurrency();
     for name in [glance::CONTROLLER, backend::CONTROLLER] {
@@ -239,14 +221,8 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         backoff: Backoff::new(),
         publisher,
         leadership,
-        probe: Probe::new(),
-        settings: Settings {
-            abandon_after: args.abandon_after,
-            sync_period: args.sync_period,
-            local_probe_by_proxy: args.local_probe == LocalProbe::ApiProxy,
-            operator_namespace: environment::operator_namespace(),
-            hub_uid,
-        },
+        probe: Probe::new(&args.cluster_domain),
+        settings: settings(args, hub_uid),
         glances: Newest::default(),
         backends: Newest::default(),
     });
@@ -280,6 +256,8 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         Arc::new(backend::Controller::new(Arc::clone(&ctx), workers)),
         Arc::clone(&ctx),
     );
+    // What cannot be listed cannot be reconciled: better a restart that says so than a process that looks well.
+    let not_listed = not_listed(&ctx.router, caches);
     let both = async { tokio::join!(of_glances, of_backends) };
     let mut both = std::pin::pin!(both);
     let outcome = tokio::select! {
@@ -287,6 +265,9 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         _ = &mut both, if !stop.is_cancelled() => {
             if stop.is_cancelled() { Ok(()) } else { Err(anyhow::anyhow!("a controller ended by itself")) }
         }
+        () = not_listed, if !stop.is_cancelled() => Err(anyhow::anyhow!(
+            "the custom resources were not listed within 2 min: are their definitions installed, and may this account read them?"
+        )),
         () = stop.cancelled() => {
             if tokio::time::timeout(GRACE, &mut both).await.is_err() {
                 tracing::warn!("passes that still ran after {} s are dropped", GRACE.as_secs());
@@ -298,6 +279,26 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
     follow.abort();
     let _ = tokio::time::timeout(FLUSH, registry.closed()).await;
     outcome
+}
+
+fn settings(args: &RunArgs, hub_uid: Option<String>) -> Settings {
+    Settings {
+        abandon_after: args.abandon_after,
+        sync_period: args.sync_period,
+        local_probe_by_proxy: args.local_probe == LocalProbe::ApiProxy,
+        cluster_domain: args.cluster_domain.clone(),
+        operator_namespace: environment::operator_namespace(),
+        hub_uid,
+    }
+}
+
+/// Completes when the custom resources are not listed in time, never when they are; then `caches` is let go.
+async fn not_listed(router: &Router, caches: Handle) {
+    let listed = tokio::time::timeout(SYNC, router.listed()).await;
+    if listed.is_ok() {
+        drop(caches);
+        std::future::pending::<()>().await;
+    }
 }
 
 fn crs<K>(client: Client, namespace: Option<&str>) -> Crs<K>
@@ -362,19 +363,32 @@ async fn follow_registry(
         match change {
             Ok(change) => {
                 router.wake_cluster(&change.name);
-                let mut registered = registry.snapshot().into_iter();
-                if registered.all(|cluster| cluster.name != change.name) {
+                if !is_registered(&registry, &change.name) {
                     metrics.forget_cluster(&change.name);
+                    // What was under way may still count.
+                    let (metrics, registry) = (metrics.clone(), registry.clone());
+                    let later = async move {
+                        tokio::time::sleep(controller::PASS_DEADLINE).await;
+                        metrics.retain_clusters(|name| is_registered(&registry, name));
+                    };
+                    tokio::spawn(stop.clone().run_until_cancelled_owned(later));
                 }
             }
             Err(RecvError::Lagged(_)) => {
                 for cluster in registry.snapshot() {
                     router.wake_cluster(&cluster.name);
                 }
+                metrics.retain_clusters(|name| is_registered(&registry, name));
             }
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// Whether the pipeline may still count for a cluster; the hub is always there.
+fn is_registered(registry: &Registry, name: &str) -> bool {
+    let mut registered = registry.snapshot().into_iter();
+    name == target_registry::LOCAL || registered.any(|cluster| cluster.name == name)
 }
 
 /// Lets the metrics of requests name API servers by their hosts.
@@ -410,26 +424,4 @@ async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
         }
         tokio::time::sleep(IDENTITY_RETRY).await;
     }
-}
-
-/// The first signal stops, the second kills.
-fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        for times in 0.. {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if times > 0 {
-                std::process::exit(1);
-            }
-            tracing::info!("stopping: running passes may finish");
-            stop.cancel();
-        }
-    });
-    Ok(())
 }

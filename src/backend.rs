@@ -4,12 +4,12 @@ pub mod reconcile;
 
 use std::sync::Arc;
 
-use glance_api::{backend::GlanceBackend, conditions};
+use glance_api::{backend::GlanceBackend, conditions, glance::Glance};
 use kube::{ResourceExt, runtime::controller::Action};
 use tokio::sync::Semaphore;
 
 use crate::{
-    cluster::placed_on,
+    cluster::{cluster_label, placed_on},
     context::Context,
     controller::{self, Handler, Turn},
     pipeline::report::StepError,
@@ -33,6 +33,12 @@ impl Controller {
             ctx,
             local: Semaphore::new(workers),
         }
+    }
+
+    fn parent(&self, backend: &GlanceBackend) -> Option<Arc<Glance>> {
+        let namespace = backend.namespace().unwrap_or_default();
+        let name = &backend.spec.glance_ref.name;
+        self.ctx.router.glance(&namespace, name)
     }
 }
 
@@ -61,12 +67,15 @@ impl Handler<GlanceBackend> for Controller {
         self.ctx.router.backends_listed();
     }
 
+    fn cluster(&self, backend: &GlanceBackend) -> String {
+        // Without its Glance a backend lives nowhere yet.
+        self.parent(backend)
+            .map(|parent| cluster_label(&parent).to_owned())
+            .unwrap_or_default()
+    }
+
     async fn admit(&self, backend: &GlanceBackend) -> Turn<'_> {
-        let namespace = backend.namespace().unwrap_or_default();
-        let parent = self
-            .ctx
-            .router
-            .glance(&namespace, &backend.spec.glance_ref.name);
+        let parent = self.parent(backend);
         let cluster = parent.as_deref().and_then(placed_on);
         controller::admit(&self.ctx, &self.local, cluster).await
     }

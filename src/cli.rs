@@ -7,16 +7,18 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fmt::Write as _,
     time::Duration,
 };
 
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    error::ErrorKind,
+};
 use glance_api::schema::{self, SchemaError};
 use kube::CustomResourceExt as _;
 use target_registry::TargetCluster;
 
-use crate::{duration, telemetry::LogArgs};
+use crate::{cluster::probe::DEFAULT_DOMAIN, duration, leader::Timings, telemetry::LogArgs};
 
 pub mod environment;
 mod value;
@@ -73,6 +75,18 @@ pub struct RunArgs {
     #[arg(long, default_value = "", value_name = "NAMESPACE")]
     pub leader_election_namespace: String,
 
+    /// How long the others wait for a leader that is silent; whole seconds
+    #[arg(long, default_value = "15s", value_name = "DURATION", value_parser = value::positive_duration)]
+    leader_elect_lease_duration: Duration,
+
+    /// How long a leader goes on without a renewal; shorter than the lease
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = value::positive_duration)]
+    leader_elect_renew_deadline: Duration,
+
+    /// Time between two attempts to get or renew the lease; shorter than the deadline
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = value::positive_duration)]
+    leader_elect_retry_period: Duration,
+
     /// Serve the admission webhooks; off also means that no certificate is needed
     #[arg(long, value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
     pub enable_webhooks: bool,
@@ -105,6 +119,10 @@ pub struct RunArgs {
     /// How the API of a Glance on the hub itself is probed
     #[arg(long, value_enum, default_value_t = LocalProbe::Direct, value_name = "HOW")]
     pub local_probe: LocalProbe,
+
+    /// DNS domain of the clusters, in the addresses of Services
+    #[arg(long, default_value = DEFAULT_DOMAIN, value_name = "DOMAIN", value_parser = value::domain)]
+    pub cluster_domain: String,
 
     /// Accept registrations that skip certificate checks, go through a proxy or use plain HTTP
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
@@ -144,10 +162,16 @@ impl Cli {
     pub fn parse_from_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, Usage> {
         let command = Self::command();
         let args = with_double_dashes(&command, args);
-        command
+        let cli = command
             .try_get_matches_from(args)
-            .and_then(|matches| Self::from_arg_matches(&matches))
-            .map_err(Usage::from)
+            .and_then(|matches| Self::from_arg_matches(&matches))?;
+        let run = match &cli.command {
+            None => Some(&cli.run),
+            Some(Command::Run(args)) => Some(args.as_ref()),
+            Some(_) => None,
+        };
+        run.map_or(Ok(()), RunArgs::check)?;
+        Ok(cli)
     }
 
     /// The subcommand, `run` when none was given.
@@ -168,6 +192,31 @@ impl RunArgs {
             .unwrap_or(DEFAULT_CONCURRENCY)
     }
 
+    /// How long the leader election waits for what.
+    pub fn lease(&self) -> Timings {
+        Timings {
+            lease: self.leader_elect_lease_duration,
+            renew: self.leader_elect_renew_deadline,
+            retry: self.leader_elect_retry_period,
+        }
+    }
+
+    /// What only several flags together can get wrong.
+    fn check(&self) -> Result<(), clap::Error> {
+        let Timings {
+            lease,
+            renew,
+            retry,
+        } = self.lease();
+        let whole = lease.subsec_nanos() == 0;
+        if whole && lease > renew && renew > retry {
+            return Ok(());
+        }
+        let message = "--leader-elect-lease-duration must be whole seconds and longer than \
+                       --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period";
+        Err(Cli::command().error(ErrorKind::ValueValidation, message))
+    }
+
     /// The identity given to this hub by hand.
     pub fn hub_id(&self) -> Option<&str> {
         Some(self.hub_id.as_str()).filter(|id| !id.is_empty())
@@ -184,12 +233,31 @@ impl RunArgs {
 impl From<clap::Error> for Usage {
     fn from(error: clap::Error) -> Self {
         let exit_code = u8::from(error.use_stderr());
-        let mut text = error.render().to_string();
-        if exit_code != 0 && !text.contains("Usage:") {
-            let _ = write!(text, "\n{}\n", Cli::command().render_usage());
+        let text = error.render().to_string();
+        if exit_code == 0 {
+            return Self { text, exit_code };
         }
-        Self { text, exit_code }
+        Self {
+            text: in_two_lines(&text),
+            exit_code,
+        }
     }
+}
+
+/// A mistake as one line that says all of it, for logs are read by lines, and the usage as another.
+fn in_two_lines(text: &str) -> String {
+    let (what, rest) = text.split_once("Usage:").unwrap_or((text, ""));
+    let what: Vec<&str> = what
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .collect();
+    let all = Cli::command().render_usage().to_string();
+    let usage = match rest.lines().next().map(str::trim) {
+        Some(usage) if !usage.is_empty() => format!("Usage: {usage}"),
+        _ => all.lines().next().unwrap_or_default().to_owned(),
+    };
+    format!("{}\n{usage} (--help says more)\n", what.join(" "))
 }
 
 /// The custom resource definitions as they are shipped, one YAML document each.

@@ -35,6 +35,8 @@ pub struct Settings {
     pub sync_period: Duration,
     /// Whether the health of a local Glance is asked through the API server's proxy.
     pub local_probe_by_proxy: bool,
+    /// The DNS domain of the clusters.
+    pub cluster_domain: String,
     /// The operator's own namespace, when it is known.
     pub operator_namespace: Option<String>,
     /// Identity of this hub: `--hub-id`, else the UID of its `kube-system` namespace.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashSet,
+    convert::Infallible,
     fmt::Debug,
     future::Future,
     hash::Hash,
@@ -25,15 +26,17 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     context::Context,
     metrics::PassResult,
     pipeline::report::{ErrorKind, StepError},
+    random,
 };
 
 /// The longest a pass may take, once it had its turn.
-const PASS_DEADLINE: Duration = Duration::from_mins(1);
+pub const PASS_DEADLINE: Duration = Duration::from_mins(1);
 /// When a pass that found its cluster busy tries again.
 const BUSY: Duration = Duration::from_secs(1);
 
@@ -63,6 +66,8 @@ pub trait Handler<K>: Send + Sync + 'static {
     fn gone(&self, object: &K);
     /// The store holds a whole list.
     fn listed(&self);
+    /// The label of the cluster that a pass over this CR works on.
+    fn cluster(&self, object: &K) -> String;
     /// Waits for the turn of a pass over this CR.
     fn admit(&self, object: &K) -> impl Future<Output = Turn<'_>> + Send;
     /// One pass.
@@ -132,7 +137,8 @@ pub async fn run<K, H>(
         listed: None,
     };
     let lister = Arc::clone(&handler);
-    let crs = watcher(api, watcher::Config::default().timeout(180))
+    // Shorter than the time after which watches that do not move count as stuck.
+    let crs = watcher(api, watcher::Config::default().timeout(100))
         .default_backoff()
         // Ahead of the store, so that at the end of a list the store still tells what was there before.
         .inspect(move |event| observer.observe(event))
@@ -144,7 +150,7 @@ pub async fn run<K, H>(
         })
         .touched_objects()
         .predicate_filter(wakes::<K>(), PredicateConfig::default());
-    let failed = Arc::clone(&ctx);
+    let stopping = stop.clone();
     Controller::for_stream(crs, reader)
         // Passes are bounded by their own semaphores: by cluster, so that one that hangs cannot take them all.
         .with_config(controller::Config::default())
@@ -153,13 +159,25 @@ pub async fn run<K, H>(
         .run(
             move |object, ctx: Arc<Context>| {
                 let handler = Arc::clone(&handler);
-                async move { bounded(name, object, &ctx, handler.as_ref()).await }
+                let stop = stopping.clone();
+                // Of the highest level, so that whatever is logged inside bears these fields, at any log level.
+                let span = tracing::error_span!(
+                    "pass",
+                    controller = name,
+                    namespace = object.namespace().unwrap_or_default(),
+                    name = object.name_any(),
+                    cluster = handler.cluster(&object),
+                    reconcileID = random::uuid(),
+                );
+                let pass =
+                    async move { bounded(name, object, &ctx, handler.as_ref(), &stop).await };
+                pass.map(Ok).instrument(span)
             },
-            move |object, error: &StepError, _| on_error(name, object.as_ref(), error, &failed),
+            |_, error: &Infallible, _| match *error {},
             ctx,
         )
         .for_each(|outcome| {
-            // A wake-up for a CR that is gone is no news, and failures were logged where they happened.
+            // A wake-up for a CR that is gone is no news.
             drop(outcome);
             futures::future::ready(())
         })
@@ -228,28 +246,34 @@ async fn bounded<K, H>(
     object: Arc<K>,
     ctx: &Context,
     handler: &H,
-) -> Result<Action, StepError>
+    stop: &CancellationToken,
+) -> Action
 where
     K: Resource + Send + Sync + 'static,
     H: Handler<K>,
 {
     let waiting = ctx.metrics.waiting(name);
-    let turn = handler.admit(&object).await;
+    let Some(turn) = stop.run_until_cancelled(handler.admit(&object)).await else {
+        // Passes that run may finish, those that wait do not begin: the next leader has them all.
+        return Action::await_change();
+    };
     drop(waiting);
     if matches!(turn, Turn::Busy) {
-        return Ok(Action::requeue(BUSY));
+        return Action::requeue(BUSY);
     }
     let started = Instant::now();
     let _active = ctx.metrics.pass_started(name);
     let uid = object.uid().unwrap_or_default();
     if !ctx.leadership.may_write() {
         // After a pause of the whole process another replica may lead, although nobody has told us yet.
-        return Err(StepError::new(
+        let error = StepError::new(
             ErrorKind::Conflict,
             "this replica does not lead at the moment",
-        ));
+        );
+        return failed(name, ctx.backoff.next(&uid), &error, ctx);
     }
     let pass = AssertUnwindSafe(tokio::time::timeout(PASS_DEADLINE, handler.pass(object)));
+    tracing::debug!("the pass begins");
     let result = match pass.catch_unwind().await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(StepError::new(
@@ -270,32 +294,28 @@ where
         Err(error) if error.kind == ErrorKind::Conflict => PassResult::Requeue,
         Err(_) => PassResult::Error,
     };
-    ctx.metrics.reconciled(name, label, started.elapsed());
-    if result.is_ok() {
-        ctx.backoff.reset(&uid);
+    let took = started.elapsed();
+    ctx.metrics.reconciled(name, label, took);
+    match result {
+        Ok(action) => {
+            ctx.backoff.reset(&uid);
+            tracing::debug!(?took, ?action, "the pass ended");
+            action
+        }
+        Err(error) => failed(name, ctx.backoff.next(&uid), &error, ctx),
     }
-    result
 }
 
-fn on_error<K: Resource>(
-    name: &'static str,
-    object: &K,
-    error: &StepError,
-    ctx: &Context,
-) -> Action {
-    let pause = ctx.backoff.next(&object.uid().unwrap_or_default());
+/// A pass failed and is tried again. Said here, where the line bears the fields of the pass.
+fn failed(name: &'static str, pause: Duration, error: &StepError, ctx: &Context) -> Action {
+    ctx.metrics.retried(name);
+    if error.is_final() {
+        ctx.metrics.terminal_error(name);
+    }
     if error.kind == ErrorKind::Conflict {
-        tracing::debug!(controller = name, %error, "somebody else wrote in between");
+        tracing::debug!(%error, "somebody else wrote in between");
     } else {
-        tracing::warn!(
-            controller = name,
-            namespace = object.namespace().as_deref().unwrap_or_default(),
-            name = %object.name_any(),
-            category = error.category(),
-            retry_in = ?pause,
-            %error,
-            "the pass failed"
-        );
+        tracing::warn!(category = error.category(), retry_in = ?pause, %error, "the pass failed");
     }
     Action::requeue(pause)
 }

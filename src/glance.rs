@@ -23,7 +23,7 @@ use kube::runtime::controller::Action;
 use tokio::sync::Semaphore;
 
 use crate::{
-    cluster::{placed_on, view::View},
+    cluster::{cluster_label, placed_on, view::View},
     context::Context,
     controller::{self, Handler, Turn},
     pipeline::report::StepError,
@@ -74,11 +74,15 @@ impl Handler<Glance> for Controller {
         self.ctx.router.glances_listed();
     }
 
+    fn cluster(&self, glance: &Glance) -> String {
+        cluster_label(glance).to_owned()
+    }
+
     async fn admit(&self, glance: &Glance) -> Turn<'_> {
         controller::admit(&self.ctx, &self.local, placed_on(glance)).await
     }
 
     async fn pass(&self, glance: Arc<Glance>) -> Result<Action, StepError> {
-        reconcile::reconcile(&self.ctx, glance).await
+        Box::pin(reconcile::reconcile(&self.ctx, glance)).await
     }
 }

@@ -11,10 +11,7 @@
 //! The elector runs on a thread and a connection of its own, so that neither a busy
 //! runtime nor a full connection pool can cost the lease.
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use kube::Client;
 use tokio::{
@@ -23,7 +20,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{cli::environment, metrics::Metrics, pipeline::notice::Publisher};
+use crate::{
+    cli::environment,
+    metrics::Metrics,
+    pipeline::notice::{COMPONENT, Publisher},
+    random,
+};
 
 mod elector;
 mod lease;
@@ -35,6 +37,15 @@ pub const LEASE: &str = "glance.openstack.c5c3.io";
 
 /// How long a process without election leads: longer than any process lives.
 const FOREVER: Duration = Duration::from_hours(24 * 365 * 30);
+
+/// A replica that has heard nothing of the lease for this long could not take over either.
+const DEAF_AFTER: Duration = Duration::from_secs(30);
+
+/// Between the end of a leader's last write and the first of its successor.
+const GAP: Duration = Duration::from_secs(1);
+
+/// What the last event gets to be written on a stop.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How long a lease lasts and how often it is renewed.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +71,16 @@ pub struct Term {
 #[derive(Clone, Debug)]
 pub struct Leadership {
     terms: watch::Receiver<Option<Term>>,
+    /// When the API server last answered about the lease.
+    heard: watch::Receiver<Option<Instant>>,
+    timings: Timings,
+}
+
+/// Where the elector says what a [`Leadership`] tells.
+#[derive(Debug)]
+struct Ballot {
+    terms: watch::Sender<Option<Term>>,
+    heard: watch::Sender<Option<Instant>>,
 }
 
 /// An election to take part in.
@@ -73,8 +94,6 @@ pub struct LeaderElection {
     pub timings: Timings,
     /// Where the gauge of the election is.
     pub metrics: Metrics,
-    /// Takes the events about the Lease.
-    pub events: Publisher,
 }
 
 /// Why there is no leadership.
@@ -109,6 +128,31 @@ impl Default for Timings {
     }
 }
 
+impl Timings {
+    /// How long a change may still be under way after the end of a term: until shortly before somebody else may
+    /// take over.
+    fn slack(&self) -> Duration {
+        self.lease
+            .saturating_sub(self.renew)
+            .saturating_sub(GAP.min(self.lease / 10))
+    }
+}
+
+// === impl Ballot ===
+
+impl Ballot {
+    fn new(timings: Timings) -> (Self, Leadership) {
+        let (terms, term) = watch::channel(None);
+        let (heard, last) = watch::channel(None);
+        let leadership = Leadership {
+            terms: term,
+            heard: last,
+            timings,
+        };
+        (Self { terms, heard }, leadership)
+    }
+}
+
 // === impl Leadership ===
 
 impl Leadership {
@@ -119,15 +163,37 @@ impl Leadership {
             epoch: 0,
             valid_until,
         };
-        Self {
-            terms: watch::Sender::new(Some(term)).subscribe(),
-        }
+        let (ballot, leadership) = Ballot::new(Timings::default());
+        ballot.terms.send_replace(Some(term));
+        leadership
     }
 
     /// Whether this process may write now. Ask before each group of writes: after a pause
     /// of the whole process the answer is no, although nobody has told it yet.
     pub fn may_write(&self) -> bool {
         self.term().is_some()
+    }
+
+    /// Until when a change that is sent now may be under way; `None` when none may be sent.
+    pub fn write_until(&self) -> Option<Instant> {
+        let term = self.term()?;
+        Some(term.valid_until + self.timings.slack())
+    }
+
+    /// Whether this replica leads, or stands by and could take over; else why not.
+    pub fn standing(&self) -> Result<(), String> {
+        if self.term().is_some() {
+            return Ok(());
+        }
+        let last = *self.heard.borrow();
+        match last.map(|last| last.elapsed()) {
+            Some(silence) if silence < DEAF_AFTER => Ok(()),
+            Some(silence) => Err(format!(
+                "no answer about the lease for {} s",
+                silence.as_secs()
+            )),
+            None => Err("no answer about the lease yet".to_owned()),
+        }
     }
 
     /// The present term, if it has not run out.
@@ -154,15 +220,9 @@ impl LeaderElection {
             .ok_or(Error::NoNamespace)
     }
 
-    /// `<hostname>_<random>`, as client-go names candidates; new for each process.
+    /// `<hostname>_<uuid>`, as client-go names candidates; new for each process.
     pub fn identity() -> String {
-        let random = || RandomState::new().hash_one(std::process::id());
-        format!(
-            "{}_{:016x}{:016x}",
-            environment::hostname(),
-            random(),
-            random()
-        )
+        format!("{}_{}", environment::hostname(), random::uuid())
     }
 
     /// Takes part until `stop`, then gives the lease back; the returned future completes
@@ -176,14 +236,23 @@ impl LeaderElection {
         stop: CancellationToken,
         on_lost: impl FnOnce() + Send + 'static,
     ) -> Result<(Leadership, impl Future<Output = Result<(), Error>> + Send), Error> {
-        let (terms, leadership) = watch::channel(None);
+        let (ballot, leadership) = Ballot::new(self.timings);
         let (ended, end) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let elect = async move {
-            let elector = Elector::new(self, connect()?, terms);
-            elector.run(stop).await
+            let client = connect()?;
+            // Of its own: the process's other writes stop before the lease is given back.
+            let (events, writer) = Publisher::new(COMPONENT, environment::hostname());
+            let writing = tokio::spawn(writer.run(client.clone()));
+            let elector = Elector::new(self, client, ballot, events.clone());
+            let result = elector.run(stop).await;
+            if result.is_ok() {
+                events.flush(LAST_WORD).await;
+            }
+            writing.abort();
+            result
         };
         std::thread::Builder::new()
             .name("leader-election".to_owned())
@@ -197,7 +266,7 @@ impl LeaderElection {
             })?;
         // A thread that died without a word has lost.
         let end = async move { end.await.unwrap_or(Err(Error::Lost)) };
-        Ok((Leadership { terms: leadership }, end))
+        Ok((leadership, end))
     }
 }
 

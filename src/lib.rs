@@ -25,6 +25,7 @@ pub mod oslo;
 pub mod pipeline;
 pub mod policy;
 pub mod quantity;
+pub mod random;
 pub mod ready;
 pub mod release;
 pub mod telemetry;

@@ -15,17 +15,29 @@ use std::{
     time::Duration,
 };
 
-use prometheus::{Encoder as _, Histogram, IntGauge, Registry, TextEncoder};
+use glance_api::glance::UpgradePhase;
+use prometheus::{Encoder as _, Histogram, Registry, TextEncoder};
 use tokio::time::Instant;
 
 mod families;
 mod process;
+mod queue;
 mod rest_client;
 
 use families::{Families, Hosts};
+pub use queue::{ActivePass, WaitingPass};
 
 /// Shown instead of an empty label: a sample nobody can attribute must not look like none.
 const UNKNOWN: &str = "UNKNOWN";
+
+/// The version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit of this build, when the build was told.
+pub const REVISION: &str = match option_env!("GLANCE_OPERATOR_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -65,16 +77,6 @@ pub struct StepTimer {
     started: Instant,
 }
 
-/// One pass that waits for its turn; it counts as queued until dropped.
-#[derive(Debug)]
-#[must_use = "the pass counts as queued until this is dropped"]
-pub struct WaitingPass(IntGauge);
-
-/// One pass that is running; it counts as an active worker until dropped.
-#[derive(Debug)]
-#[must_use = "the pass counts as active until this is dropped"]
-pub struct ActivePass(IntGauge);
-
 // === impl Metrics ===
 
 impl Metrics {
@@ -97,6 +99,7 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format.
     pub fn encode(&self) -> String {
+        self.0.queue.refresh();
         let mut families = self.0.registry.gather();
         match rest_client::requests(&families, |cluster| self.host(cluster)) {
             Ok(requests) => families.extend(requests),
@@ -173,6 +176,19 @@ impl Metrics {
             .set(i64::from(holds));
     }
 
+    /// Says which phase the upgrade of a Glance is in, if it is upgraded.
+    pub fn upgrade_phase(&self, glance: &str, namespace: &str, phase: Option<UpgradePhase>) {
+        let family = &self.0.upgrade_phase;
+        for other in UpgradePhase::ALL {
+            let labels = [glance, namespace, other.as_str()];
+            if Some(*other) == phase {
+                family.with_label_values(&labels).set(1);
+            } else {
+                let _ = family.remove_label_values(&labels);
+            }
+        }
+    }
+
     /// Says whether a condition of a `GlanceBackend` holds.
     pub fn backend_condition(&self, backend: &str, namespace: &str, type_: &str, holds: bool) {
         self.0
@@ -192,6 +208,7 @@ impl Metrics {
             }
             let _ = family.duration.remove_label_values(&[glance, namespace]);
         }
+        self.upgrade_phase(glance, namespace, None);
         for (_, _, type_) in take(&self.0.conditions_seen, |(ns, name, _)| {
             ns == namespace && name == glance
         }) {
@@ -214,16 +231,22 @@ impl Metrics {
 
     /// Removes every series that names this cluster, when its registration is gone.
     pub fn forget_cluster(&self, cluster: &str) {
-        for (_, label) in take(&self.0.steps_seen, |(name, _)| name == cluster) {
-            let _ = self.0.step_duration.remove_label_values(&[label, cluster]);
+        self.retain_clusters(|name| name != cluster);
+        let _ = self.0.children_abandoned.remove_label_values(&[cluster]);
+    }
+
+    /// Removes the pipeline's series of every cluster that is not `known`: a pass that was under way when its cluster
+    /// was deregistered brings some back.
+    pub fn retain_clusters(&self, known: impl Fn(&str) -> bool) {
+        for (cluster, label) in take(&self.0.steps_seen, |(name, _)| !known(name)) {
+            let _ = self.0.step_duration.remove_label_values(&[label, &cluster]);
         }
-        for (_, label, condition) in take(&self.0.errors_seen, |(name, ..)| name == cluster) {
+        for (cluster, label, condition) in take(&self.0.errors_seen, |(name, ..)| !known(name)) {
             let _ = self
                 .0
                 .step_errors
-                .remove_label_values(&[label, condition, cluster]);
+                .remove_label_values(&[label, condition, &cluster]);
         }
-        let _ = self.0.children_abandoned.remove_label_values(&[cluster]);
     }
 
     /// Counts a Glance that was released while its children stayed on `cluster`.
@@ -232,13 +255,6 @@ impl Metrics {
             .children_abandoned
             .with_label_values(&[cluster])
             .inc();
-    }
-
-    /// A pass of `controller` begins.
-    pub fn pass_started(&self, controller: &'static str) -> ActivePass {
-        let active = self.0.runtime.active.with_label_values(&[controller]);
-        active.inc();
-        ActivePass(active)
     }
 
     /// A whole pass of `controller` ended, status write included.
@@ -263,6 +279,12 @@ impl Metrics {
         }
     }
 
+    /// A pass of `controller` failed in a way that the next try is not expected to cure.
+    pub fn terminal_error(&self, controller: &'static str) {
+        let errors = &self.0.runtime.terminal_errors;
+        errors.with_label_values(&[controller]).inc();
+    }
+
     /// A pass of `controller` panicked and was caught.
     pub fn panicked(&self, controller: &'static str) {
         self.0.runtime.panics.with_label_values(&[controller]).inc();
@@ -275,20 +297,6 @@ impl Metrics {
             .workers
             .with_label_values(&[controller])
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
-    }
-
-    /// A pass of `controller` waits for its turn until the guard is dropped.
-    pub fn waiting(&self, controller: &'static str) -> WaitingPass {
-        let runtime = &self.0.runtime;
-        runtime
-            .queue_adds
-            .with_label_values(&[controller, controller])
-            .inc();
-        let depth = runtime
-            .queue_depth
-            .with_label_values(&[controller, controller, ""]);
-        depth.inc();
-        WaitingPass(depth)
     }
 
     /// Whether this replica holds the lease `name`.
@@ -306,22 +314,6 @@ impl Metrics {
 impl Drop for StepTimer {
     fn drop(&mut self) {
         self.histogram.observe(self.started.elapsed().as_secs_f64());
-    }
-}
-
-// === impl WaitingPass ===
-
-impl Drop for WaitingPass {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
-// === impl ActivePass ===
-
-impl Drop for ActivePass {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

@@ -9,6 +9,7 @@ use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 use futures::FutureExt;
 use glance_api::{conditions as names, glance::Glance};
 use jiff::Timestamp;
+use tracing::Instrument as _;
 
 use crate::{
     backoff::{REPORTED_AFTER, StepFailures},
@@ -168,6 +169,7 @@ impl<'a> Pass<'a> {
         id: StepId,
         step: impl Future<Output = Result<Report<T>, StepError>>,
     ) -> Result<Report<T>, StepError> {
+        let span = tracing::error_span!("step", sub_reconciler = id.label());
         // Boxed: eleven inlined state machines would make one future of many kilobytes.
         let step = Box::pin(step);
         let _timer = self
@@ -176,6 +178,7 @@ impl<'a> Pass<'a> {
             .step_started(id.label(), self.instruments.cluster);
         AssertUnwindSafe(step)
             .catch_unwind()
+            .instrument(span)
             .await
             .unwrap_or_else(|_| {
                 Err(StepError::new(
@@ -250,11 +253,8 @@ impl<'a> Pass<'a> {
                 self.instruments.cluster,
             );
         }
+        // Which Glance it was says the span of the pass.
         tracing::warn!(
-            glance = %self.key,
-            name = self.glance.metadata.name.as_deref().unwrap_or_default(),
-            namespace = self.glance.metadata.namespace.as_deref().unwrap_or_default(),
-            cluster = self.instruments.cluster,
             sub_reconciler = id.label(),
             category = error.category(),
             failures,

@@ -5,7 +5,12 @@
 //! types, whose `Debug` shows nothing, and what the Kubernetes client would print of a
 //! body it cannot read is silenced whatever the level (see [`Level::filter`]).
 
-use std::{fmt, io::IsTerminal as _, str::FromStr};
+use std::{
+    fmt,
+    io::IsTerminal as _,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use clap::{ArgAction, Args, ValueEnum};
 use tracing::{Subscriber, level_filters::LevelFilter};
@@ -116,6 +121,7 @@ pub struct Error(#[from] TryInitError);
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     filter: reload::Handle<Targets, Registry>,
+    level: Arc<Mutex<Level>>,
 }
 
 // === impl LogArgs ===
@@ -202,20 +208,33 @@ impl Telemetry {
             .with(filter.and_then(lines))
             .try_init()?;
         std::panic::set_hook(Box::new(report_panic));
-        Ok(Self { filter: handle })
+        Ok(Self::new(handle, args.level()))
     }
 
     /// A log that nobody writes to, for tests of what holds one.
     #[cfg(test)]
     pub(crate) fn detached() -> Self {
         let (_, filter) = reload::Layer::<Targets, Registry>::new(Level::Info.filter());
-        Self { filter }
+        Self::new(filter, Level::Info)
+    }
+
+    fn new(filter: reload::Handle<Targets, Registry>, level: Level) -> Self {
+        let level = Arc::new(Mutex::new(level));
+        Self { filter, level }
+    }
+
+    /// The present level.
+    pub fn level(&self) -> Level {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs at another level from now on, until the process ends.
     pub fn set_level(&self, level: Level) {
         match self.filter.reload(level.filter()) {
-            Ok(()) => tracing::info!(%level, "log level changed"),
+            Ok(()) => {
+                *self.level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+                tracing::info!(%level, "log level changed");
+            }
             Err(error) => tracing::error!(%error, "log level not changed"),
         }
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -226,6 +226,17 @@ impl Running {
         get(self.health, path).await
     }
 
+    /// Has it log at another level from now on, and says what it says that level is.
+    pub async fn set_log_level(&self, level: &str) -> Result<String> {
+        ask(http::Method::PUT, self.health, "/debug/log-level", level).await?;
+        self.health("/debug/log-level").await
+    }
+
+    /// Where its metrics are, for a scraper.
+    pub fn metrics_address(&self) -> String {
+        format!("127.0.0.1:{}", self.metrics)
+    }
+
     /// The text of its metrics.
     pub async fn metrics(&self) -> Result<String> {
         get(self.metrics, "/metrics").await
@@ -280,21 +291,27 @@ fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     found
 }
 
-/// A page from a listener of the operator; any other code than 200 is an error.
+/// A page from a listener of the operator; a code that is no success is an error.
 async fn get(port: u16, path: &str) -> Result<String> {
+    ask(http::Method::GET, port, path, "").await
+}
+
+pub(crate) async fn ask(method: http::Method, port: u16, path: &str, body: &str) -> Result<String> {
     let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let request = http::Request::get(path)
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
         .header("host", "127.0.0.1")
-        .body(Empty::<bytes::Bytes>::new())?;
+        .body(Full::<bytes::Bytes>::from(body.to_owned()))?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     connection.abort();
     let text = String::from_utf8_lossy(&body).into_owned();
-    if status != 200 {
+    if !status.is_success() {
         bail!("{path} answers {status}: {}", text.trim());
     }
     Ok(text)

@@ -2,6 +2,7 @@
 //! when nobody answers any more.
 
 mod credential;
+mod fence;
 mod guard;
 mod route;
 
@@ -21,11 +22,14 @@ use kube::{Client, Config, client::Body, client::ConfigExt as _};
 use tower::{BoxError, ServiceBuilder};
 
 use self::credential::Headers;
-pub use self::guard::{AnswerTooLong, DeadlineExceeded};
 pub(crate) use self::{
     credential::Credential,
     guard::{Guard, Throttle},
     route::Route,
+};
+pub use self::{
+    fence::{Fence, Fenced},
+    guard::{AnswerTooLong, DeadlineExceeded},
 };
 use crate::metrics::{ClusterMetrics, Metrics};
 
@@ -51,6 +55,8 @@ pub struct ClientOptions {
     pub max_in_flight: usize,
     /// Where numbers go.
     pub metrics: Option<Metrics>,
+    /// Asked before every change, for a process that is one of several.
+    pub fence: Option<Fence>,
 }
 
 /// What one cluster's connections have in common.
@@ -93,6 +99,7 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_secs(10),
             max_in_flight: 8,
             metrics: None,
+            fence: None,
         }
     }
 }
@@ -146,6 +153,7 @@ impl Connection {
             limit: ANSWER_LIMIT,
             throttle: shared.throttle.clone(),
             metrics: shared.metrics.clone(),
+            fence: options.fence.clone(),
         };
         let kube_auth = credential.is_none();
         let headers = Headers {

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, client::ConfigExt as _, core::PartialObjectMeta};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument as _;
 
 use crate::{
     CapabilityError, ClientOptions, Informer, InformerSpec, Kind, LOCAL,
@@ -201,6 +202,12 @@ impl Cluster {
         self.permits.clone().try_acquire_owned().ok()
     }
 
+    /// For how long no watch of this cluster has begun, failed or brought anything, bookmarks included; `None` before
+    /// the first. An API server that is asked for a watch of less than `n` seconds moves it more often than every `n`.
+    pub fn watch_silence(&self) -> Option<Duration> {
+        self.metrics.watch_silence()
+    }
+
     /// Whether the cluster serves `kind`. A yes is believed for ten minutes, a no for ten seconds;
     /// simultaneous askers share one request.
     ///
@@ -307,7 +314,8 @@ impl Cluster {
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(task);
+        let span = tracing::error_span!("cluster", cluster = self.name);
+        self.tasks.spawn(task.instrument(span));
     }
 
     /// A maker of legs that does not keep the cluster alive.

@@ -94,7 +94,7 @@ mod trigger;
 
 pub use crate::{
     capability::CapabilityError,
-    client::{AnswerTooLong, ClientOptions, DeadlineExceeded},
+    client::{AnswerTooLong, ClientOptions, DeadlineExceeded, Fence, Fenced},
     cluster::{Cluster, Identity, OutOfScope},
     failure::{Cause, error_code, error_text},
     informer::{Change, Informer, InformerSpec, OnChange, Payload, Readiness},

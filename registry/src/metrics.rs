@@ -6,9 +6,11 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+use tokio::time::Instant;
 
 use crate::{LOCAL, state::State};
 
@@ -19,7 +21,7 @@ use crate::{LOCAL, state::State};
 /// | `_target_cluster_up` | | 1 while the cluster resolves |
 /// | `_target_cluster_state` | `state` | 1 for the state it is in, 0 for the others |
 /// | `_target_cluster_engagements_total` | `result` | attempts to connect |
-/// | `_target_requests_total` | `verb`, `code` | calls, with the HTTP status or `timeout`, `error`, `throttled` |
+/// | `_target_requests_total` | `verb`, `code` | calls, with the HTTP status or `timeout`, `error`, `throttled`, `fenced` |
 /// | `_target_watch_restarts_total` | `kind` | watches that had to be started again after a failure |
 /// | `_target_watch_objects` | `kind` | objects held in memory |
 ///
@@ -44,6 +46,8 @@ pub(crate) struct ClusterMetrics {
     /// Set when the registration is gone: a late answer must not bring a series back.
     retired: AtomicBool,
     requests: AtomicU64,
+    /// When a watch last began or brought anything.
+    watch_moved: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +143,7 @@ impl ClusterMetrics {
             used: Mutex::default(),
             retired: AtomicBool::new(false),
             requests: AtomicU64::new(0),
+            watch_moved: Mutex::default(),
         })
     }
 
@@ -155,6 +160,23 @@ impl ClusterMetrics {
     /// Requests so far, of every generation.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn watch_moved(&self) {
+        let mut moved = self
+            .watch_moved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *moved = Some(Instant::now());
+    }
+
+    /// How long no watch has moved; `None` before the first one.
+    pub(crate) fn watch_silence(&self) -> Option<Duration> {
+        let moved = self
+            .watch_moved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        moved.map(|moved| moved.elapsed())
     }
 
     pub(crate) fn engagement(&self, result: &'static str) {

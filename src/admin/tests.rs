@@ -137,7 +137,7 @@ async fn the_log_level_is_changed_by_a_put(#[case] body: &str, #[case] expected:
 async fn metrics_are_served_and_nothing_else() {
     let metrics = Metrics::new().unwrap();
     metrics.leader("glance.openstack.c5c3.io", true);
-    let router = metrics_router(metrics);
+    let router = metrics_router(metrics, None);
     let (status, body) = get_page(&router, "/metrics").await;
     assert_eq!(status, 200);
     assert!(body.contains("leader_election_master_status{"), "{body}");
@@ -171,7 +171,7 @@ async fn a_listener_without_host_is_reached_and_stops_when_told() {
         .unwrap();
     let port = listener.address().unwrap().port();
     let stop = CancellationToken::new();
-    let router = metrics_router(Metrics::new().unwrap());
+    let router = metrics_router(Metrics::new().unwrap(), None);
     let server = tokio::spawn(listener.serve(router, stop.clone()));
     assert!(
         tokio::net::TcpStream::connect(("127.0.0.1", port))

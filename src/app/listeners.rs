@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use target_registry::Registry;
+use target_registry::{Cluster, Registry};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::election::Standing;
 use crate::{
     admin::{Check, Checks, ClusterReport, Listener, health_router, metrics_router},
     cli::RunArgs,
@@ -13,39 +14,52 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Opens the listeners that the flags ask for and serves on `tasks` until `stop`. `engaged` is filled once this
-/// replica leads.
+/// The check that holds until the custom resources of the hub are listed, and its handle.
+pub const CACHES: &str = "caches";
+
+/// What the checks look at. Nothing of a target is in it: one that is broken makes no replica unready.
+pub struct Vitals {
+    /// What this replica still has to do.
+    pub readiness: Readiness,
+    /// Its part in the election.
+    pub standing: Standing,
+    /// Whose watches must move.
+    pub hub: Arc<Cluster>,
+    /// Filled once this replica leads.
+    pub engaged: Arc<OnceLock<Registry>>,
+}
+
+/// Opens the listeners that the flags ask for and serves on `tasks` until `stop`.
 pub async fn serve(
     args: &RunArgs,
     metrics: &Metrics,
-    readiness: &Readiness,
-    engaged: &Arc<OnceLock<Registry>>,
+    vitals: Vitals,
     telemetry: Telemetry,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     if let Some(listener) = Listener::metrics(&args.metrics_bind_address).await? {
-        tasks.spawn(listener.serve(metrics_router(metrics.clone()), stop.clone()));
+        tasks.spawn(listener.serve(metrics_router(metrics.clone(), None), stop.clone()));
     }
     if let Some(listener) = Listener::health(&args.health_probe_bind_address).await? {
-        let heartbeat = Heartbeat::start(stop.clone());
-        let engaged = Arc::clone(engaged);
+        let engaged = Arc::clone(&vitals.engaged);
         let report: ClusterReport = Arc::new(move || {
             let clusters = engaged.get().map(Registry::snapshot).unwrap_or_default();
             serde_json::to_value(clusters).unwrap_or_default()
         });
-        let router = health_router(
-            Checks::default().with(alive(heartbeat)),
-            Checks::default().with(ready(readiness.clone())),
-            report,
-            telemetry,
-        );
+        let healthz = Checks::default()
+            .with(runtime(Heartbeat::start(stop.clone())))
+            .with(watches(&vitals));
+        let readyz = Checks::default()
+            .with(leader_or_standby(&vitals))
+            .with(caches(&vitals));
+        let router = health_router(healthz, readyz, report, telemetry);
         tasks.spawn(listener.serve(router, stop.clone()));
     }
     Ok(())
 }
 
-fn alive(heartbeat: Heartbeat) -> Check {
+fn runtime(heartbeat: Heartbeat) -> Check {
     Check::new("runtime", move || {
         let age = heartbeat.age();
         (age < STUCK_AFTER)
@@ -54,9 +68,33 @@ fn alive(heartbeat: Heartbeat) -> Check {
     })
 }
 
-fn ready(readiness: Readiness) -> Check {
-    Check::new("started", move || match readiness.pending().as_slice() {
-        [] => Ok(()),
-        pending => Err(format!("waiting for: {}", pending.join(", "))),
+/// A failed watch that is tried again has moved: an API server that is down is no reason to restart.
+fn watches(vitals: &Vitals) -> Check {
+    let (hub, engaged) = (Arc::clone(&vitals.hub), Arc::clone(&vitals.engaged));
+    Check::new("watches", move || {
+        let silence = hub.watch_silence().unwrap_or_default();
+        // A standby watches nothing.
+        if engaged.get().is_none() || silence < STUCK_AFTER {
+            return Ok(());
+        }
+        Err(format!(
+            "no watch of the hub has moved for {} s",
+            silence.as_secs()
+        ))
+    })
+}
+
+fn leader_or_standby(vitals: &Vitals) -> Check {
+    let standing = vitals.standing.clone();
+    Check::new("leader-or-standby", move || standing.check())
+}
+
+fn caches(vitals: &Vitals) -> Check {
+    let readiness = vitals.readiness.clone();
+    Check::new(CACHES, move || {
+        let listed = readiness.is_ready(CACHES);
+        listed
+            .then_some(())
+            .ok_or_else(|| "the custom resources are not listed yet".to_owned())
     })
 }

@@ -32,7 +32,17 @@ fn defaults_are_the_contracts() {
         assert_eq!(args.local_probe, LocalProbe::Direct);
         assert!(!args.allow_insecure_registrations);
         assert_eq!(args.hub_id(), None);
+        assert_eq!(args.cluster_domain, "cluster.local");
         assert_eq!(args.leader_election_namespace, "");
+        let Timings {
+            lease,
+            renew,
+            retry,
+        } = args.lease();
+        assert_eq!(
+            [lease, renew, retry].map(|time| time.as_secs()),
+            [15, 10, 2]
+        );
     }
 }
 
@@ -128,13 +138,22 @@ fn concurrency_of_nothing_means_two(#[case] value: &str, #[case] expected: usize
 #[case(&["--zap-log-level=warn"], "warn")]
 #[case(&["--zap-encoder=xml"], "xml")]
 #[case(&["--local-probe=magic"], "magic")]
+#[case(&["--cluster-domain="], "DNS domain")]
+#[case(&["--cluster-domain=.local"], "DNS domain")]
 #[case(&["--namespace"], "--namespace")]
 #[case(&["crds", "leftover"], "leftover")]
+#[case(&["--leader-elect-lease-duration=10s"], "renew-deadline")]
+#[case(&["--leader-elect-renew-deadline=2s"], "retry-period")]
+#[case(&["run", "--leader-elect-lease-duration=15500ms"], "whole seconds")]
 fn mistakes_end_in_usage_and_exit_code_one(#[case] args: &[&str], #[case] names: &str) {
     let usage = parse(args).unwrap_err();
     assert_eq!(usage.exit_code, 1, "{}", usage.text);
     assert!(usage.text.contains("Usage:"), "{}", usage.text);
-    assert!(usage.text.contains(names), "{}", usage.text);
+    let mut lines = usage.text.lines();
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("error: "), "{first}");
+    assert!(first.contains(names), "one line says all of it: {first}");
+    assert_eq!(lines.count(), 1, "{}", usage.text);
 }
 
 #[rstest]

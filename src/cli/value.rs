@@ -1,6 +1,6 @@
 //! Flag values in the forms Go's flag package takes.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::duration;
 
@@ -17,6 +17,15 @@ pub enum Listen {
     Off,
     /// `host:port`; an empty host means every address.
     On(String),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("(off)"),
+            Self::On(address) => f.write_str(address),
+        }
+    }
 }
 
 /// An empty metrics address means the default, as controller-runtime has it.
@@ -38,6 +47,18 @@ fn listen(text: &str) -> Result<Listen, String> {
         Some(Ok(_)) => Ok(Listen::On(text.to_owned())),
         _ => Err("expected HOST:PORT, :PORT or 0".to_owned()),
     }
+}
+
+/// A DNS domain such as `cluster.local`.
+pub fn domain(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        (1..=63).contains(&label.len()) && label.chars().all(inner)
+    };
+    if text.len() < 200 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err("expected a DNS domain such as cluster.local".to_owned())
 }
 
 /// The spellings of Go's `strconv.ParseBool`.

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 mod api_server;
 mod direct;
-mod environment;
+pub mod environment;
 mod outcome;
 
 use api_server::ApiServer;
@@ -34,6 +34,9 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a success is believed.
 const BELIEVED: Duration = Duration::from_secs(30);
+
+/// The DNS domain of most clusters.
+pub const DEFAULT_DOMAIN: &str = "cluster.local";
 
 /// The port of the API, on the Service as in the pod.
 const PORT: u16 = 9292;
@@ -63,6 +66,7 @@ pub enum Transport<'a> {
 /// Asks, and remembers who answered. One for the whole process.
 pub struct Probe {
     direct: Direct,
+    domain: String,
     successes: Mutex<HashMap<(String, String), Success>>,
     clock: Clock,
 }
@@ -79,14 +83,19 @@ struct Success {
 // === impl Probe ===
 
 impl Probe {
-    /// A probe that honours the process's proxy variables.
-    pub fn new() -> Self {
-        Self::with(ProxyRules::from_environment(), Arc::new(Instant::now))
+    /// A probe that honours the process's proxy variables, in clusters whose DNS domain is `domain`.
+    pub fn new(domain: &str) -> Self {
+        Self::with(
+            ProxyRules::from_environment(),
+            domain,
+            Arc::new(Instant::now),
+        )
     }
 
-    fn with(proxy: ProxyRules, clock: Clock) -> Self {
+    fn with(proxy: ProxyRules, domain: &str, clock: Clock) -> Self {
         Self {
             direct: Direct::new(proxy),
+            domain: domain.to_owned(),
             successes: Mutex::default(),
             clock,
         }
@@ -102,14 +111,14 @@ impl Probe {
         target: ProbeTarget<'_>,
         is_healthy: bool,
     ) -> Outcome {
-        let url = target.url();
+        let url = target.url(&self.domain);
         if is_healthy && let Some(age) = self.believed(target, &url) {
             return Outcome {
                 age,
                 ..Outcome::healthy(&url)
             };
         }
-        let outcome = match self.ask(how, &url).await {
+        let outcome = match self.ask(how, target, &url).await {
             Ok(answer) => answer.judge(&url),
             Err(failure) => failure.into_outcome(),
         };
@@ -127,8 +136,18 @@ impl Probe {
             .remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    async fn ask(&self, how: Transport<'_>, url: &str) -> Result<Answer, Failure> {
-        let uri: Uri = url.parse().map_err(Failure::other)?;
+    async fn ask(
+        &self,
+        how: Transport<'_>,
+        target: ProbeTarget<'_>,
+        url: &str,
+    ) -> Result<Answer, Failure> {
+        // An API server is asked for a Service by its name and namespace, whatever the domain.
+        let uri = match how {
+            Transport::Direct => url.parse(),
+            Transport::Hub(_) | Transport::Target(_) => target.url(DEFAULT_DOMAIN).parse(),
+        };
+        let uri: Uri = uri.map_err(Failure::other)?;
         let deadline = Instant::now() + DEADLINE;
         match how {
             Transport::Direct => self.direct.get(&uri, deadline).await,
@@ -163,22 +182,16 @@ impl Probe {
     }
 }
 
-impl Default for Probe {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 // === impl ProbeTarget ===
 
 impl ProbeTarget<'_> {
     /// The URL of the health check: always the Service, never a gateway, for it is the API
     /// that is tested and not what stands before it.
-    pub fn url(&self) -> String {
+    pub fn url(&self, domain: &str) -> String {
         let Self {
             namespace, name, ..
         } = self;
-        format!("http://{name}.{namespace}.svc.cluster.local:{PORT}/healthcheck")
+        format!("http://{name}.{namespace}.svc.{domain}:{PORT}/healthcheck")
     }
 }
 

@@ -245,6 +245,9 @@ async fn persist_and_act(
         );
     }
 
+    ctx.metrics
+        .upgrade_phase(&glance.name_any(), &namespace, status.upgrade_phase);
+
     let stored = persist::value(glance.status.as_ref());
     let wanted = persist::value(Some(&status));
     let written = persist::status(api, glance.as_ref(), &stored, &wanted).await;

@@ -9,17 +9,14 @@ use kube::{
 };
 use serde_json::json;
 use target_registry::{error_code, error_text};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Error, LEASE, LeaderElection, Term,
+    Ballot, Error, LEASE, LeaderElection, Term,
     lease::{Decision, decide, held_by, transitions},
 };
-use crate::pipeline::notice::Notice;
+use crate::pipeline::notice::{Notice, Publisher};
 
 /// Longest time one attempt may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
@@ -33,7 +30,8 @@ const LEAST: Duration = Duration::from_millis(50);
 pub struct Elector {
     election: LeaderElection,
     api: Api<Lease>,
-    terms: watch::Sender<Option<Term>>,
+    ballot: Ballot,
+    events: Publisher,
     /// The lease as this process last saw it, and since when it looks like that.
     seen: Option<(Lease, Instant)>,
     epoch: i32,
@@ -53,14 +51,16 @@ impl Elector {
     pub fn new(
         election: LeaderElection,
         client: Client,
-        terms: watch::Sender<Option<Term>>,
+        ballot: Ballot,
+        events: Publisher,
     ) -> Self {
         let api = Api::namespaced(client, &election.namespace);
         election.metrics.leader(LEASE, false);
         Self {
             election,
             api,
-            terms,
+            ballot,
+            events,
             seen: None,
             epoch: 0,
         }
@@ -115,6 +115,7 @@ impl Elector {
                     return self.begin_term(started);
                 }
                 Ok(Ok(Standing::Follows(holder))) => {
+                    self.ballot.heard.send_replace(Some(Instant::now()));
                     format!("the leader lease is held by {holder}")
                 }
                 Ok(Err(error)) => {
@@ -265,18 +266,18 @@ impl Elector {
             epoch: self.epoch,
             valid_until,
         };
-        self.terms.send_replace(Some(term));
+        self.ballot.terms.send_replace(Some(term));
         self.election.metrics.leader(LEASE, true);
         valid_until
     }
 
     fn end_term(&self) {
-        self.terms.send_replace(None);
+        self.ballot.terms.send_replace(None);
         self.election.metrics.leader(LEASE, false);
     }
 
     fn is_ours(&self) -> bool {
-        self.terms.borrow().is_some()
+        self.ballot.terms.borrow().is_some()
     }
 
     fn announce(&self, what: &str) {
@@ -285,6 +286,6 @@ impl Elector {
         reference.resource_version = lease.resource_version();
         let message = format!("{} {what}", self.election.identity);
         let notice = Notice::normal("LeaderElection", message);
-        self.election.events.publish(&reference, notice);
+        self.events.publish(&reference, notice);
     }
 }

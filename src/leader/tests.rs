@@ -134,7 +134,7 @@ impl Fake {
     }
 
     fn candidate(&self, identity: &str) -> Candidate {
-        let (terms, leadership) = watch::channel(None);
+        let (ballot, leadership) = Ballot::new(Timings::default());
         let stop = CancellationToken::new();
         let metrics = Metrics::new().unwrap();
         let (events, _writer) = Publisher::new(identity, identity);
@@ -143,11 +143,9 @@ impl Fake {
             identity: identity.to_owned(),
             timings: Timings::default(),
             metrics: metrics.clone(),
-            events,
         };
-        let elector = Elector::new(election, self.client(), terms);
+        let elector = Elector::new(election, self.client(), ballot, events);
         let task = tokio::spawn(elector.run(stop.clone()));
-        let leadership = Leadership { terms: leadership };
         Candidate {
             leadership,
             metrics,
@@ -281,15 +279,22 @@ async fn a_leader_cut_off_stops_before_anybody_may_take_over() {
 
 #[tokio::test(start_paused = true)]
 async fn the_word_is_no_when_the_term_ran_out_even_if_nobody_said_so() {
-    let (terms, receiver) = watch::channel(None);
-    let leadership = Leadership { terms: receiver };
+    let (ballot, leadership) = Ballot::new(Timings::default());
+    assert_eq!(leadership.write_until(), None);
     let valid_until = Instant::now() + Duration::from_secs(10);
-    terms.send_replace(Some(Term {
+    ballot.terms.send_replace(Some(Term {
         epoch: 1,
         valid_until,
     }));
     assert!(leadership.may_write());
+    let until = leadership.write_until().unwrap();
+    assert_eq!(
+        until,
+        valid_until + Duration::from_secs(4),
+        "a second before the lease may change hands"
+    );
     tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(leadership.write_until(), None);
     assert!(
         !leadership.may_write(),
         "a process that was stopped must not write on"
@@ -373,7 +378,6 @@ async fn a_stopped_standby_leaves_the_lease_alone() {
 #[tokio::test]
 async fn the_elector_runs_on_its_own_thread_and_tells_the_process_when_it_lost() {
     let fake = Fake::default();
-    let (events, _writer) = Publisher::new("us_1", "us_1");
     let election = LeaderElection {
         namespace: "glance-system".to_owned(),
         identity: "us_1".to_owned(),
@@ -383,7 +387,6 @@ async fn the_elector_runs_on_its_own_thread_and_tells_the_process_when_it_lost()
             retry: Duration::from_millis(100),
         },
         metrics: Metrics::new().unwrap(),
-        events,
     };
     let (told, lost) = oneshot::channel();
     let server = fake.clone();
@@ -408,13 +411,11 @@ async fn the_elector_runs_on_its_own_thread_and_tells_the_process_when_it_lost()
 
 #[tokio::test]
 async fn an_election_without_a_server_ends_instead_of_waiting_for_ever() {
-    let (events, _writer) = Publisher::new("us_1", "us_1");
     let election = LeaderElection {
         namespace: "glance-system".to_owned(),
         identity: "us_1".to_owned(),
         timings: Timings::default(),
         metrics: Metrics::new().unwrap(),
-        events,
     };
     let no_client = || Err(kube::Error::LinesCodecMaxLineLengthExceeded);
     let (mut leadership, end) = election
@@ -424,9 +425,30 @@ async fn an_election_without_a_server_ends_instead_of_waiting_for_ever() {
     assert!(matches!(end.await, Err(Error::Client(_))));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_ready_while_it_hears_of_the_lease_and_not_when_it_is_cut_off() {
+    let fake = Fake::default();
+    fake.set(HANGS);
+    let us = fake.candidate("us_1");
+    sleep(Duration::from_secs(1)).await;
+    assert!(us.leadership.standing().is_err(), "nobody has answered yet");
+    fake.held_by_other();
+    fake.set(WORKS);
+    sleep(Duration::from_secs(8)).await;
+    assert_eq!(us.leadership.standing(), Ok(()));
+    fake.set(HANGS);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(us.leadership.standing(), Ok(()), "short trouble");
+    sleep(Duration::from_secs(20)).await;
+    assert!(us.leadership.standing().is_err());
+}
+
 #[test]
 fn without_election_a_process_always_leads() {
-    assert!(Leadership::unelected().may_write());
+    let leadership = Leadership::unelected();
+    assert!(leadership.may_write());
+    assert!(leadership.write_until().is_some());
+    assert_eq!(leadership.standing(), Ok(()));
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::{
 };
 
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector,
+    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    core::Collector,
 };
 
-use super::{JobMetric, process::ProcessCollector};
+use super::{JobMetric, REVISION, VERSION, process::ProcessCollector, queue::QueueFamilies};
 
 /// Buckets of `glance_operator_reconcile_duration_seconds`.
 const STEP_BUCKETS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -35,8 +36,10 @@ pub struct Families {
     pub db_purge: JobFamilies,
     pub condition: IntGaugeVec,
     pub backend_condition: IntGaugeVec,
+    pub upgrade_phase: IntGaugeVec,
     pub children_abandoned: IntCounterVec,
     pub runtime: RuntimeFamilies,
+    pub queue: QueueFamilies,
     /// Label values in use, so that the series of a cluster or a CR can be found again.
     pub steps_seen: Mutex<BTreeSet<(String, &'static str)>>,
     pub errors_seen: Mutex<BTreeSet<(String, &'static str, &'static str)>>,
@@ -62,11 +65,9 @@ pub struct RuntimeFamilies {
     pub pass_time: HistogramVec,
     pub passes: IntCounterVec,
     pub pass_errors: IntCounterVec,
+    pub terminal_errors: IntCounterVec,
     pub panics: IntCounterVec,
     pub workers: IntGaugeVec,
-    pub active: IntGaugeVec,
-    pub queue_depth: IntGaugeVec,
-    pub queue_adds: IntCounterVec,
     pub leader: IntGaugeVec,
 }
 
@@ -80,10 +81,7 @@ impl Families {
             "Always 1; the labels say what runs.",
             &["version", "revision"],
         )?;
-        let revision = option_env!("GLANCE_OPERATOR_REVISION").unwrap_or("unknown");
-        build_info
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
-            .set(1);
+        build_info.with_label_values(&[VERSION, REVISION]).set(1);
         registry.register(Box::new(ProcessCollector::new()?))?;
         Ok(Self {
             step_duration: histograms(
@@ -113,6 +111,12 @@ impl Families {
                 "Whether a condition of a GlanceBackend is True (1) or not (0).",
                 &["backend", "namespace", "type"],
             )?,
+            upgrade_phase: gauges(
+                &registry,
+                "glance_operator_upgrade_phase",
+                "1 for the phase that the upgrade of a Glance is in; nothing outside of one.",
+                &["glance", "namespace", "phase"],
+            )?,
             children_abandoned: counters(
                 &registry,
                 "glance_operator_children_abandoned_total",
@@ -120,6 +124,7 @@ impl Families {
                 &["cluster"],
             )?,
             runtime: RuntimeFamilies::register(&registry)?,
+            queue: QueueFamilies::register(&registry)?,
             steps_seen: Mutex::default(),
             errors_seen: Mutex::default(),
             conditions_seen: Mutex::default(),
@@ -171,7 +176,6 @@ impl JobFamilies {
 impl RuntimeFamilies {
     fn register(registry: &Registry) -> prometheus::Result<Self> {
         let count = |name, help| counters(registry, name, help, &["controller"]);
-        let gauge = |name, help| gauges(registry, name, help, &["controller"]);
         Ok(Self {
             pass_time: histograms(
                 registry,
@@ -190,29 +194,19 @@ impl RuntimeFamilies {
                 "controller_runtime_reconcile_errors_total",
                 "Reconciles that failed.",
             )?,
+            terminal_errors: count(
+                "controller_runtime_terminal_reconcile_errors_total",
+                "Reconciles that failed for a reason that another try is not expected to cure.",
+            )?,
             panics: count(
                 "controller_runtime_reconcile_panics_total",
                 "Reconciles that panicked; each also counts as failed.",
             )?,
-            workers: gauge(
+            workers: gauges(
+                registry,
                 "controller_runtime_max_concurrent_reconciles",
                 "Reconciles that may run at one time.",
-            )?,
-            active: gauge(
-                "controller_runtime_active_workers",
-                "Reconciles that run now.",
-            )?,
-            queue_depth: gauges(
-                registry,
-                "workqueue_depth",
-                "Reconciles that wait for their turn.",
-                &["name", "controller", "priority"],
-            )?,
-            queue_adds: counters(
-                registry,
-                "workqueue_adds_total",
-                "Reconciles that were due.",
-                &["name", "controller"],
+                &["controller"],
             )?,
             leader: gauges(
                 registry,
@@ -224,7 +218,7 @@ impl RuntimeFamilies {
     }
 }
 
-fn counters(
+pub(super) fn counters(
     registry: &Registry,
     name: &str,
     help: &str,
@@ -233,7 +227,7 @@ fn counters(
     registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
-fn gauges(
+pub(super) fn gauges(
     registry: &Registry,
     name: &str,
     help: &str,
@@ -242,7 +236,16 @@ fn gauges(
     registered(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }
 
-fn histograms(
+pub(super) fn fractions(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> prometheus::Result<GaugeVec> {
+    registered(registry, GaugeVec::new(Opts::new(name, help), labels)?)
+}
+
+pub(super) fn histograms(
     registry: &Registry,
     name: &str,
     help: &str,
@@ -253,7 +256,7 @@ fn histograms(
     registered(registry, HistogramVec::new(opts, labels)?)
 }
 
-fn registered<C: Collector + Clone + 'static>(
+pub(super) fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
     collector: C,
 ) -> prometheus::Result<C> {

@@ -34,7 +34,7 @@ pub fn requests(
         let label = |name| labels.get(name).copied().unwrap_or_default();
         let code = match label("code") {
             // Held back by ourselves: no request was sent.
-            "throttled" => continue,
+            "throttled" | "fenced" => continue,
             code if code.bytes().all(|byte| byte.is_ascii_digit()) => code,
             _ => NO_ANSWER,
         };

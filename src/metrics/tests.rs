@@ -133,6 +133,25 @@ fn jobs_are_counted_per_glance_and_forgotten_with_it(#[case] kind: JobMetric, #[
 }
 
 #[test]
+fn an_upgrade_shows_the_phase_it_is_in_and_nothing_afterwards() {
+    let metrics = metrics();
+    let series = |phase| {
+        format!(
+            r#"glance_operator_upgrade_phase{{glance="images",namespace="openstack",phase="{phase}"}}"#
+        )
+    };
+    metrics.upgrade_phase("images", "openstack", Some(UpgradePhase::Expanding));
+    metrics.upgrade_phase("images", "openstack", Some(UpgradePhase::Migrating));
+    assert_eq!(sample(&metrics, &series("Expanding")), None);
+    assert_eq!(sample(&metrics, &series("Migrating")), Some(1.0));
+    metrics.upgrade_phase("images", "openstack", None);
+    assert!(!mentions(&metrics, "glance_operator_upgrade_phase{"));
+    metrics.upgrade_phase("images", "openstack", Some(UpgradePhase::Migrating));
+    metrics.forget("images", "openstack");
+    assert!(!mentions(&metrics, "images"));
+}
+
+#[test]
 fn a_cluster_takes_its_series_along() {
     let metrics = metrics();
     for cluster in ["edge-1", "edge-2"] {
@@ -143,6 +162,20 @@ fn a_cluster_takes_its_series_along() {
     metrics.forget_cluster("edge-1");
     assert!(!mentions(&metrics, "edge-1"), "{}", metrics.encode());
     assert!(mentions(&metrics, "edge-2"));
+}
+
+#[test]
+fn a_late_pass_brings_no_series_back_for_good() {
+    let metrics = metrics();
+    let late = metrics.step_started("Secrets", "edge-1");
+    metrics.forget_cluster("edge-1");
+    drop(late);
+    drop(metrics.step_started("Config", "edge-1"));
+    metrics.step_error("Config", "SecretsReady", "edge-1");
+    drop(metrics.step_started("Config", "local"));
+    metrics.retain_clusters(|name| name == "local");
+    assert!(!mentions(&metrics, "edge-1"), "{}", metrics.encode());
+    assert!(mentions(&metrics, r#"cluster="local""#));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn logged(flags: &[&str], log: impl FnOnce(&Telemetry)) -> Vec<String> {
     let writer = sink.clone();
     let lines = lines(&args, false, move || writer.clone());
     let subscriber = tracing_subscriber::registry().with(filter.and_then(lines));
-    let telemetry = Telemetry { filter: handle };
+    let telemetry = Telemetry::new(handle, args.level());
     tracing::subscriber::with_default(subscriber, || log(&telemetry));
     let bytes = sink.0.lock().unwrap().clone();
     String::from_utf8(bytes)

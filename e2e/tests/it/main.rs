@@ -30,7 +30,11 @@ mod kubeconfigs;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
+mod process;
+#[cfg(test)]
 mod reasons;
+#[cfg(test)]
+mod replicas;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]

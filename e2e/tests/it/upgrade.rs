@@ -210,7 +210,7 @@ impl<'a> Life<'a> {
 }
 
 /// Ends a Job as its controller would after the last of its pods.
-async fn fail_for_good(job: &Object<'_>, api: kube::Api<DynamicObject>) -> Result<()> {
+pub(crate) async fn fail_for_good(job: &Object<'_>, api: kube::Api<DynamicObject>) -> Result<()> {
     job.satisfies(seconds(LIMIT), "to run", |job| {
         let active = job.data["status"]["active"].as_i64();
         (active == Some(1))

@@ -14,6 +14,7 @@ use kube::core::Status;
 use tokio::time::{Instant, Sleep};
 use tower::{BoxError, Layer, Service};
 
+use super::fence::Fence;
 use crate::metrics::ClusterMetrics;
 
 /// A server's wish to be left alone is honoured up to this long; a longer one is somebody's
@@ -52,6 +53,7 @@ pub(crate) struct Guard {
     pub(crate) limit: usize,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<ClusterMetrics>,
+    pub(crate) fence: Option<Fence>,
 }
 
 /// See [`Guard`].
@@ -66,7 +68,8 @@ pub(crate) struct GuardedBody<B> {
     inner: B,
     /// `None` for a watch: it ends when the server or the connection ends it.
     deadline: Option<(Pin<Box<Sleep>>, Duration)>,
-    watch: bool,
+    /// Told of every piece of a watch.
+    watch: Option<Arc<ClusterMetrics>>,
     taken: usize,
     limit: usize,
 }
@@ -134,24 +137,37 @@ where
             limit,
             throttle,
             metrics,
+            fence,
         } = self.guard.clone();
         let verb = verb_of(&request);
+        let deadline = match fence.map_or(Ok(None), |fence| fence.limit(&request)) {
+            Ok(left) => left.map_or(deadline, |left| left.min(deadline)),
+            Err(fenced) => {
+                metrics.request(verb, "fenced");
+                return Box::pin(async move { Err(fenced.into()) });
+            }
+        };
         if let Some(left) = throttle.remaining() {
             metrics.request(verb, "throttled");
             return Box::pin(async move { Err(too_many_requests(left)) });
         }
-        let watch = verb == "watch";
+        let watch = (verb == "watch").then(|| metrics.clone());
+        if watch.is_some() {
+            metrics.watch_moved();
+        }
         // What a workload behind a proxy path answers says nothing about the API server.
         let proxied = request.uri().path().contains("/proxy/");
         let mut sleep = Box::pin(tokio::time::sleep(deadline));
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = tokio::select! {
-                answer = answer => answer,
+                // First, so that nothing is sent by a process that was stopped for longer.
+                biased;
                 () = &mut sleep => {
                     metrics.request(verb, "timeout");
                     return Err(DeadlineExceeded(deadline).into());
                 }
+                answer = answer => answer,
             };
             let answer = answer.inspect_err(|_| metrics.request(verb, "error"))?;
             metrics.request(verb, answer.status().as_str());
@@ -160,7 +176,7 @@ where
             }
             Ok(answer.map(|inner| GuardedBody {
                 inner,
-                deadline: (!watch).then_some((sleep, deadline)),
+                deadline: watch.is_none().then_some((sleep, deadline)),
                 watch,
                 taken: 0,
                 limit,
@@ -240,8 +256,12 @@ where
             Ok(frame) => frame,
             Err(error) => return Poll::Ready(Some(Err(error.into()))),
         };
+        if let Some(metrics) = &this.watch {
+            metrics.watch_moved();
+        }
         if let Some(data) = frame.data_ref() {
-            this.taken = match data.iter().rposition(|byte| this.watch && *byte == b'\n') {
+            let lines = this.watch.is_some();
+            this.taken = match data.iter().rposition(|byte| lines && *byte == b'\n') {
                 Some(end) => data.len() - end - 1,
                 None => this.taken + data.len(),
             };

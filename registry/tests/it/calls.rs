@@ -2,14 +2,21 @@
 
 use std::{
     collections::BTreeSet,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+};
 use target_registry::{
-    AnswerTooLong, ClientOptions, Cluster, DeadlineExceeded, Kind, Metrics, error_code, error_text,
+    AnswerTooLong, ClientOptions, Cluster, DeadlineExceeded, Fence, Fenced, Kind, Metrics,
+    error_code, error_text,
 };
 
 use crate::fake::{Fake, Fault};
@@ -270,4 +277,31 @@ async fn an_extension_is_made_once_per_generation() {
     assert_eq!(*outer, "local5");
     assert_eq!(*hub.extension(|_| String::new()), "local5", "made before");
     assert_eq!(*hub.extension(|_| 7_u32), 5);
+}
+
+#[tokio::test]
+async fn a_process_that_may_have_been_replaced_changes_nothing_and_still_reads() {
+    let fake = Fake::start();
+    let open = Arc::new(AtomicBool::new(false));
+    let asked = open.clone();
+    let until = move || {
+        let until = tokio::time::Instant::now() + Duration::from_secs(4);
+        asked.load(Ordering::Relaxed).then_some(until)
+    };
+    let options = ClientOptions {
+        fence: Some(Fence::new(until)),
+        ..options()
+    };
+    let hub = Cluster::hub(fake.config(), None, &options).unwrap();
+    let api: Api<ConfigMap> = Api::namespaced(hub.client(), "n");
+    let map = ConfigMap::default();
+    let error = api.create(&PostParams::default(), &map).await.unwrap_err();
+    assert!(is::<Fenced>(&error), "{error:?}");
+    let error = api.delete("m", &DeleteParams::default()).await.unwrap_err();
+    assert!(is::<Fenced>(&error), "{error:?}");
+    assert_eq!(fake.calls("configmaps").len(), 0, "nothing was sent");
+    assert_eq!(list(&hub).await.unwrap(), 0);
+    open.store(true, Ordering::Relaxed);
+    let _ = api.delete("m", &DeleteParams::default()).await;
+    assert_eq!(fake.calls("configmaps").len(), 2, "the list and the change");
 }

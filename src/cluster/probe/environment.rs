@@ -1,5 +1,7 @@
 //! `HTTP_PROXY` and `NO_PROXY`, read as Go's HTTP client reads them.
 
+use std::net::IpAddr;
+
 use http::{HeaderValue, Uri};
 
 /// Whether a URL is reached through a proxy.
@@ -27,6 +29,35 @@ struct Bypass {
     domain: String,
     subdomains_only: bool,
     port: Option<u16>,
+    /// For an entry that is an address or a network: it, and how many bits of it count.
+    network: Option<(IpAddr, u8)>,
+}
+
+/// What `HTTPS_PROXY` says, and whether that is to be used for `server`.
+pub fn https_proxy(server: &Uri) -> (Option<Uri>, Option<Uri>) {
+    choose(
+        &read("HTTPS_PROXY", "https_proxy"),
+        &read("NO_PROXY", "no_proxy"),
+        server,
+    )
+}
+
+fn choose(proxy: &str, no_proxy: &str, server: &Uri) -> (Option<Uri>, Option<Uri>) {
+    let proxy = proxy.trim();
+    let with_scheme = if proxy.contains("://") {
+        proxy.to_owned()
+    } else {
+        format!("http://{proxy}")
+    };
+    let uri: Option<Uri> = with_scheme.parse().ok().filter(|_| !proxy.is_empty());
+    let rules = ProxyRules::new(proxy, no_proxy);
+    let chosen = uri.clone().filter(|_| rules.proxy_for(server).is_some());
+    (uri, chosen)
+}
+
+fn read(upper: &str, lower: &str) -> String {
+    let value = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    value(upper).or_else(|| value(lower)).unwrap_or_default()
 }
 
 // === impl ProxyRules ===
@@ -34,10 +65,6 @@ struct Bypass {
 impl ProxyRules {
     /// The rules of this process.
     pub fn from_environment() -> Self {
-        let read = |upper: &str, lower: &str| {
-            let value = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-            value(upper).or_else(|| value(lower)).unwrap_or_default()
-        };
         Self::new(
             &read("HTTP_PROXY", "http_proxy"),
             &read("NO_PROXY", "no_proxy"),
@@ -59,7 +86,8 @@ impl ProxyRules {
     /// Entries of `NO_PROXY` that are addresses or networks match no name, as in Go.
     pub fn proxy_for(&self, uri: &Uri) -> Option<&HttpProxy> {
         let host = uri.host()?.trim_matches(['[', ']']).to_ascii_lowercase();
-        let port = uri.port_u16().unwrap_or(80);
+        let tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let is_loopback = host == "localhost"
             || host
                 .parse::<std::net::IpAddr>()
@@ -106,6 +134,15 @@ impl Bypass {
                 domain,
                 subdomains_only: false,
                 port: None,
+                network: None,
+            });
+        }
+        if let Some(network) = network(&entry) {
+            return Some(Self {
+                domain: entry,
+                subdomains_only: false,
+                port: None,
+                network: Some(network),
             });
         }
         let (domain, port) = match entry.rsplit_once(':') {
@@ -118,12 +155,17 @@ impl Bypass {
             domain: bare.unwrap_or(domain).to_owned(),
             subdomains_only: bare.is_some(),
             port,
+            network: None,
         })
     }
 
     fn matches(&self, host: &str, port: u16) -> bool {
         if self.port.is_some_and(|wanted| wanted != port) {
             return false;
+        }
+        if let Some((network, bits)) = self.network {
+            let host = host.parse().ok();
+            return host.is_some_and(|host| within(host, network, bits));
         }
         if self.domain.is_empty() {
             return true;
@@ -133,6 +175,33 @@ impl Bypass {
             Some(before) => before.ends_with('.'),
             None => false,
         }
+    }
+}
+
+/// `10.0.0.1`, `10.0.0.0/8`, and the same with IPv6.
+fn network(entry: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = match entry.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (entry, None),
+    };
+    let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
+    let all = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Ok(all), str::parse).ok()?;
+    (bits <= all).then_some((address, bits))
+}
+
+fn within(host: IpAddr, network: IpAddr, bits: u8) -> bool {
+    let bits = u32::from(bits);
+    match (host, network) {
+        (IpAddr::V4(host), IpAddr::V4(network)) => {
+            let differs = host.to_bits() ^ network.to_bits();
+            differs.checked_shr(32 - bits).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(host), IpAddr::V6(network)) => {
+            let differs = host.to_bits() ^ network.to_bits();
+            differs.checked_shr(128 - bits).unwrap_or(0) == 0
+        }
+        _ => false,
     }
 }
 
@@ -175,6 +244,32 @@ mod tests {
     #[case::networks_match_no_name("10.0.0.0/8,fd00::/8", true)]
     fn names_that_bypass_the_proxy(#[case] no_proxy: &str, #[case] expected: bool) {
         assert_eq!(proxied(no_proxy, SERVICE), expected);
+    }
+
+    #[rstest]
+    #[case::nothing("", "", None)]
+    #[case::all("http://proxy:3128", "", Some("http://proxy:3128/"))]
+    #[case::bare("proxy:3128", "", Some("http://proxy:3128/"))]
+    #[case::network("http://proxy:3128", "10.0.0.0/8,.svc", None)]
+    #[case::other_network("http://proxy:3128", "10.1.0.0/16", Some("http://proxy:3128/"))]
+    #[case::address("http://proxy:3128", "10.96.0.1", None)]
+    #[case::every_address("http://proxy:3128", "0.0.0.0/0", None)]
+    fn the_api_server_is_reached_as_the_environment_says(
+        #[case] proxy: &str,
+        #[case] no_proxy: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let server = "https://10.96.0.1:443".parse().unwrap();
+        let (_, chosen) = choose(proxy, no_proxy, &server);
+        assert_eq!(chosen.map(|uri| uri.to_string()).as_deref(), expected);
+    }
+
+    #[test]
+    fn an_ipv6_network_holds_its_addresses() {
+        let (network, bits) = network("fd00::/8").unwrap();
+        assert!(within("fd12::1".parse().unwrap(), network, bits));
+        assert!(!within("fe80::1".parse().unwrap(), network, bits));
+        assert!(!within("10.0.0.1".parse().unwrap(), network, bits));
     }
 
     #[rstest]

@@ -66,7 +66,7 @@ fn answers(status: StatusCode, body: &'static str) -> Router {
 /// A probe whose HTTP proxy is `address`, so that the real URL can be asked.
 fn through(address: SocketAddr) -> Probe {
     let rules = ProxyRules::new(&format!("http://{address}"), "");
-    Probe::with(rules, Arc::new(Instant::now))
+    Probe::with(rules, DEFAULT_DOMAIN, Arc::new(Instant::now))
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ impl Counting {
             std::future::ready(StatusCode::from_u16(status).unwrap())
         });
         let rules = ProxyRules::new(&format!("http://{}", peer(router).await), "");
-        Probe::with(rules, clock)
+        Probe::with(rules, DEFAULT_DOMAIN, clock)
     }
 
     fn take(&self) -> usize {
@@ -350,7 +350,7 @@ async fn what_the_api_server_itself_says_is_shown() {
     let forbidden = "services \"http:images:9292\" is forbidden";
     let client =
         api_server(Router::new().fallback(move || std::future::ready(status(403, forbidden))));
-    let probe = Probe::new();
+    let probe = Probe::new(DEFAULT_DOMAIN);
     let outcome = probe.check(Transport::Target(&client), IMAGES, false).await;
     assert_eq!(outcome.reason, "APIUnhealthy");
     assert_eq!(
@@ -370,7 +370,7 @@ fn client_of(url: &str) -> kube::Client {
 
 #[tokio::test]
 async fn trouble_on_the_way_to_the_api_server_is_not_blamed_on_glance() {
-    let probe = Probe::new();
+    let probe = Probe::new(DEFAULT_DOMAIN);
     let refusing = client_of(&format!("http://{}", closed().await));
     let outcome = probe
         .check(Transport::Target(&refusing), IMAGES, false)
@@ -392,7 +392,7 @@ async fn trouble_on_the_way_to_the_api_server_is_not_blamed_on_glance() {
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_hangs_is_given_up_after_ten_seconds() {
     let client = api_server(Router::new().fallback(std::future::pending::<()>));
-    let probe = Probe::new();
+    let probe = Probe::new(DEFAULT_DOMAIN);
     let begin = Instant::now();
     let outcome = probe.check(Transport::Target(&client), IMAGES, false).await;
     assert_eq!(outcome.reason, "HealthCheckTimeout");

@@ -91,7 +91,8 @@ pub async fn reconcile(
     if let Err(error) = hpa::apply(glance, target).await {
         tracing::warn!(%error, "the autoscaler could not be applied next to the Deployment");
     }
-    Ok(judge(glance, id, live.as_ref()))
+    let endpoint = http_route::endpoint(glance, id, &ctx.settings.cluster_domain);
+    Ok(judge(glance, endpoint, live.as_ref()))
 }
 
 /// The condition while there is nothing to run.
@@ -156,7 +157,7 @@ async fn apply_service(target: &Target, deployment: Option<&Value>) -> Result<()
     Ok(())
 }
 
-fn judge(glance: &Glance, id: Identity<'_>, live: Option<&Value>) -> Report<String> {
+fn judge(glance: &Glance, endpoint: String, live: Option<&Value>) -> Report<String> {
     let status = glance.status.as_ref();
     let upgrading =
         status.and_then(|status| status.upgrade_phase) == Some(UpgradePhase::RollingUpdate);
@@ -186,7 +187,6 @@ fn judge(glance: &Glance, id: Identity<'_>, live: Option<&Value>) -> Report<Stri
                 ))
         }
         Judgement::Ready => {
-            let endpoint = http_route::endpoint(glance, id);
             Report::with(available(), endpoint.clone()).status(StatusChange::Endpoint(endpoint))
         }
     }

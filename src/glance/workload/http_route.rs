@@ -64,21 +64,21 @@ pub fn parent<'a>(gateway: &'a GatewaySpec, namespace: &'a str) -> Parent<'a> {
 ///
 /// TLS ends at the gateway, whatever the listener's port. A path prefix is part of the address
 /// (better than the Go operator, whose address answers 404 then).
-pub fn endpoint(glance: &Glance, id: Identity<'_>) -> String {
+pub fn endpoint(glance: &Glance, id: Identity<'_>, domain: &str) -> String {
     match &glance.spec.gateway {
         Some(gateway) => {
             let path = gateway_path(gateway);
             let path = path.trim_end_matches('/');
             format!("https://{}{path}/", gateway.hostname)
         }
-        None => format!("{}/", service_url(id)),
+        None => format!("{}/", service_url(id, domain)),
     }
 }
 
-/// The address of the Service inside its cluster, without a slash at the end.
-pub fn service_url(id: Identity<'_>) -> String {
+/// The address of the Service inside its cluster, whose DNS domain is `domain`, without a slash at the end.
+pub fn service_url(id: Identity<'_>, domain: &str) -> String {
     format!(
-        "http://{}.{}.svc.cluster.local:{API_PORT}",
+        "http://{}.{}.svc.{domain}:{API_PORT}",
         id.name, id.namespace
     )
 }
@@ -138,7 +138,10 @@ mod tests {
         let glance = gateway(&patch);
         let rule = route(&glance)["spec"]["rules"][0].clone();
         assert_eq!(rule["matches"][0]["path"]["value"], path);
-        assert_eq!(endpoint(&glance, Identity::of(&glance)), address);
+        assert_eq!(
+            endpoint(&glance, Identity::of(&glance), "cluster.local"),
+            address
+        );
         let rewritten = rule["filters"][0]["urlRewrite"]["path"]["replacePrefixMatch"] == "/";
         assert_eq!(rewritten, path != "/");
     }
@@ -148,7 +151,7 @@ mod tests {
         let glance = specimen::eventlet();
         assert_eq!(http_route(&glance, Identity::of(&glance)), None);
         assert_eq!(
-            endpoint(&glance, Identity::of(&glance)),
+            endpoint(&glance, Identity::of(&glance), "cluster.local"),
             "http://pictures.openstack.svc.cluster.local:9292/"
         );
     }
