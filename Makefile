@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(cache)/target
 export CARGO_INCREMENTAL := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit e2e generate
+.PHONY: help demo test lint unit e2e fuzz generate
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ lint: ## Formatting, duplicate crates, generated files, clippy
 
 unit: ## The tests that need no cluster
 	bash .ci/run unit
+
+fuzz: ## Random texts in every field of the custom resources, against injection (FUZZ_CASES=100000)
+	FUZZ_CASES=$(or $(FUZZ_CASES),100000) cargo test --quiet --locked --workspace --lib -- policy::tests::injection
 
 e2e: ## The tests on real control planes
 	bash .ci/run build e2e

@@ -75,6 +75,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             "this version does not serve admission webhooks yet: start it with --enable-webhooks=false"
         );
     }
+    // A build without its catalogs would admit whatever they refuse.
+    crate::policy::catalog::all()?;
     let telemetry = Telemetry::start(&args.log)?;
     let stop = CancellationToken::new();
     signals::stop(&stop)?;

@@ -6,13 +6,13 @@
 //! Glance once.
 //!
 //! [`render`] makes the data of the config `ConfigMap`; [`stores`] that of the
-//! backends Secret; [`ownership`] says which options belong to the operator.
+//! backends Secret; [`policy::ownership`](crate::policy::ownership) says which options belong to
+//! the operator.
 
 pub mod escape;
 pub mod glance_api;
 pub mod ini;
 pub mod logging;
-pub mod ownership;
 pub mod paste;
 pub mod policy;
 pub mod stores;

@@ -14,10 +14,16 @@
 //! regenerated catalog or a write past the webhooks must never freeze an
 //! object, its scaling or its deletion.
 
-mod glance;
+pub mod catalog;
+pub mod cron;
+pub mod glance;
+pub mod ownership;
 pub mod path;
 pub mod quote;
 pub mod review;
+#[cfg(test)]
+mod tests;
+mod text;
 
 pub use glance::{glance_create, glance_update};
 pub use review::{Cause, CauseKind, Review};

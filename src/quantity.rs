@@ -4,6 +4,8 @@
 //! the same text, and a crate that computes in floating point or drops
 //! fractions gives another image cache limit than the kubelet enforces.
 
+use std::cmp::Ordering;
+
 /// The largest value the API server keeps; larger texts are read as this one.
 const MAX: u128 = i64::MAX as u128;
 
@@ -29,6 +31,23 @@ pub fn bytes(text: &str) -> Result<i64, QuantityError> {
     Ok(if magnitude.negative { -value } else { value })
 }
 
+/// Which of two quantities is the larger, fractions included, as far as 64 bits
+/// of billionths hold them.
+pub fn compare(a: &str, b: &str) -> Result<Ordering, QuantityError> {
+    let billionths = |text: &str| {
+        parse_scaled(text.trim(), 9).map(|magnitude| {
+            let absolute = i128::try_from(magnitude.absolute).unwrap_or(i128::MAX);
+            if magnitude.negative {
+                -absolute
+            } else {
+                absolute
+            }
+        })
+    };
+    let whole = bytes(a)?.cmp(&bytes(b)?);
+    Ok(whole.then_with(|| billionths(a).cmp(&billionths(b))))
+}
+
 /// `image_cache_max_size` in bytes for a cache volume of `limit` bytes: eight
 /// tenths of it, divided first, so that nothing overflows.
 ///
@@ -43,6 +62,11 @@ struct Magnitude {
 }
 
 fn parse(text: &str) -> Option<Magnitude> {
+    parse_scaled(text, 0)
+}
+
+/// The quantity times ten to the power of `places`.
+fn parse_scaled(text: &str, places: i64) -> Option<Magnitude> {
     let (negative, text) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -59,7 +83,12 @@ fn parse(text: &str) -> Option<Magnitude> {
     let (decimal_exponent, binary_exponent) = exponents(suffix)?;
     Some(Magnitude {
         negative,
-        absolute: scale(whole, fraction, decimal_exponent, binary_exponent),
+        absolute: scale(
+            whole,
+            fraction,
+            decimal_exponent.saturating_add(places),
+            binary_exponent,
+        ),
     })
 }
 
@@ -182,6 +211,22 @@ mod tests {
     )]
     fn reads_what_the_api_server_reads(#[case] text: &str, #[case] expected: i64) {
         assert_eq!(bytes(text), Ok(expected));
+    }
+
+    #[rstest]
+    #[case("100m", "500m", Ordering::Less)]
+    #[case("500m", "0.5", Ordering::Equal)]
+    #[case("600m", "500m", Ordering::Greater)]
+    #[case("1", "999m", Ordering::Greater)]
+    #[case("1Gi", "1024Mi", Ordering::Equal)]
+    #[case("2Gi", "1G", Ordering::Greater)]
+    #[case("-1", "-500m", Ordering::Less)]
+    fn fractions_count_where_quantities_are_compared(
+        #[case] a: &str,
+        #[case] b: &str,
+        #[case] ordering: Ordering,
+    ) {
+        assert_eq!(compare(a, b), Ok(ordering));
     }
 
     #[rstest]

@@ -11,8 +11,8 @@ use glance_api::defaults;
 use glance_api::glance::GlanceSpec;
 
 use super::ini::Ini;
-use super::ownership::{self, Policy};
 use super::{logging, paste};
+use crate::policy::ownership::{self, Policy};
 use crate::quantity::{self, QuantityError};
 use crate::release::{LaunchMode, launch_mode};
 

@@ -109,12 +109,33 @@ pub fn append(document: &mut String, written: &str) {
     document.push_str(written);
 }
 
+/// What makes a text unfit to be the name of a section; an empty one is not
+/// judged here.
+pub fn section_fault(section: &str) -> Option<Fault> {
+    broken(section).or_else(|| section.contains(']').then_some(Fault::Bracket))
+}
+
+/// What makes a text unfit to be the name of an option; an empty one is not
+/// judged here.
+pub fn key_fault(key: &str) -> Option<Fault> {
+    broken(key)
+        .or_else(|| key.contains(['=', ':']).then_some(Fault::Separator))
+        .or_else(|| {
+            key.starts_with(|c: char| c.is_whitespace() || "#;[".contains(c))
+                .then_some(Fault::Start)
+        })
+}
+
+/// What makes a text unfit to be a value.
+pub fn value_fault(value: &str) -> Option<Fault> {
+    broken(value)
+}
+
 fn check_section(section: &str) -> Result<(), IniError> {
     if section.is_empty() {
         return Err(IniError::EmptySection);
     }
-    let fault = broken(section).or_else(|| section.contains(']').then_some(Fault::Bracket));
-    match fault {
+    match section_fault(section) {
         Some(fault) => Err(IniError::Section {
             section: section.to_owned(),
             fault,
@@ -129,20 +150,14 @@ fn check_entry(section: &str, key: &str, value: &str) -> Result<(), IniError> {
             section: section.to_owned(),
         });
     }
-    let fault = broken(key)
-        .or_else(|| key.contains(['=', ':']).then_some(Fault::Separator))
-        .or_else(|| {
-            key.starts_with(|c: char| c.is_whitespace() || "#;[".contains(c))
-                .then_some(Fault::Start)
-        });
-    if let Some(fault) = fault {
+    if let Some(fault) = key_fault(key) {
         return Err(IniError::Key {
             section: section.to_owned(),
             key: key.to_owned(),
             fault,
         });
     }
-    match broken(value) {
+    match value_fault(value) {
         Some(fault) => Err(IniError::Value {
             section: section.to_owned(),
             key: key.to_owned(),
@@ -270,7 +285,8 @@ impl fmt::Debug for Ini {
 // === impl Fault ===
 
 impl Fault {
-    const fn as_str(self) -> &'static str {
+    /// The fault as what the text contains.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::LineBreak => "a newline or carriage return",
             Self::Nul => "a NUL character",

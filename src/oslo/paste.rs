@@ -68,9 +68,12 @@ const APPS: &[&str] = &[
     "rootapp",
 ];
 
+/// Name of the filter of the image cache.
+pub const CACHE_NAME: &str = "cache";
+
 /// The filter of the image cache.
 const CACHE: Filter = Filter {
-    name: "cache",
+    name: CACHE_NAME,
     factory: "glance.api.middleware.cache:CacheFilter.factory",
     options: &[],
 };
@@ -93,10 +96,8 @@ pub enum PasteError {
         /// The name.
         name: String,
     },
-    /// The operator's own filter or app has its name, and would replace it.
-    #[error(
-        "middleware {name:?} in pipeline \"api\" has the name of a filter or app of the operator"
-    )]
+    /// An app of the operator has its name.
+    #[error("middleware {name:?} in pipeline \"api\" has the name of an app of the operator")]
     Reserved {
         /// The name.
         name: String,
@@ -112,6 +113,11 @@ pub fn render(spec: &GlanceSpec) -> Result<String, PasteError> {
     check(&spec.middleware, cache)?;
     let mut ini = Ini::new();
     for middleware in &spec.middleware {
+        // Named twice, defined once, as the Go operator has it: its own
+        // definition stays.
+        if is_filter(&middleware.name) {
+            continue;
+        }
         let section = format!("filter:{}", middleware.name);
         for (key, value) in &middleware.config {
             ini.set(&section, key, value);
@@ -130,10 +136,15 @@ pub fn render(spec: &GlanceSpec) -> Result<String, PasteError> {
     Ok(ini.render()?)
 }
 
-/// Whether a middleware may not have this name because the operator uses it
-/// in every file. `cache` is not among them: it is free without an image cache.
-pub fn is_reserved(name: &str) -> bool {
-    APPS.contains(&name) || FILTERS.iter().any(|filter| filter.name == name)
+/// Whether a middleware may not have this name: the file uses it for an app.
+pub fn is_app(name: &str) -> bool {
+    APPS.contains(&name)
+}
+
+/// Whether a filter of this name is in every pipeline. `cache` is not: it is
+/// free without an image cache.
+pub fn is_filter(name: &str) -> bool {
+    FILTERS.iter().any(|filter| filter.name == name)
 }
 
 fn check(middleware: &[MiddlewareSpec], cache: bool) -> Result<(), PasteError> {
@@ -150,7 +161,7 @@ fn check(middleware: &[MiddlewareSpec], cache: bool) -> Result<(), PasteError> {
         if filter_factory.is_empty() {
             return Err(PasteError::EmptyFactory { name: name.clone() });
         }
-        if is_reserved(name) {
+        if is_app(name) {
             return Err(PasteError::Reserved { name: name.clone() });
         }
         if !names.insert(name) {

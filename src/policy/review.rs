@@ -151,6 +151,11 @@ impl Findings {
         self.valued(CauseKind::Invalid, path, &value.into(), detail);
     }
 
+    /// The value cannot work, and the answer must not show it.
+    pub fn hidden(&mut self, path: &Path, input: &str, detail: impl Into<String>) {
+        self.add(CauseKind::Invalid, path, None, input.to_owned(), detail);
+    }
+
     /// The value is none of `supported`.
     pub fn not_supported(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().map(|text| quoted(text)).collect();

@@ -29,8 +29,11 @@ pub struct ImportFiltering {
 pub fn import_filtering(block: Option<&ImportFilteringSpec>) -> ImportFiltering {
     let empty = ImportFilteringSpec::default();
     let set = block.unwrap_or(&empty);
-    let allowed_hosts = set.allowed_hosts.clone().unwrap_or_default();
-    let disallowed_hosts = match &set.disallowed_hosts {
+    // Glance lower-cases the host of a URL before it looks at the lists.
+    let lower = |hosts: &Vec<String>| hosts.iter().map(|host| host.to_lowercase()).collect();
+    let allowed_hosts: Vec<String> = set.allowed_hosts.as_ref().map(lower).unwrap_or_default();
+    let disallowed: Option<Vec<String>> = set.disallowed_hosts.as_ref().map(lower);
+    let disallowed_hosts = match &disallowed {
         // Glance ignores the deny-list then, so the base would only mislead.
         written if !allowed_hosts.is_empty() => written.clone().unwrap_or_default(),
         None => baseline(&[]),

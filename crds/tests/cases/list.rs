@@ -8,6 +8,7 @@
 mod backend;
 mod bounds;
 mod corpus;
+mod policy;
 mod required;
 mod rules;
 mod shapes;
@@ -87,6 +88,7 @@ pub fn all() -> Vec<Case> {
         shapes::cases(),
         backend::cases(),
         corpus::cases(),
+        policy::cases(),
     ]
     .concat()
 }

@@ -26,11 +26,12 @@ use crate::{
         workload::volumes,
     },
     names::Family,
-    oslo::{self, RenderError, ownership, policy::PolicyError},
+    oslo::{self, RenderError, policy::PolicyError},
     pipeline::{
         notice::Notice,
         report::{ErrorKind, Report, Status, StepError, Verdict, describe},
     },
+    policy::ownership,
 };
 
 const STEP: &str = "Config";
@@ -61,7 +62,7 @@ pub async fn reconcile(
     target: &Target,
     projection: &Projection,
 ) -> Result<Report<Artefacts>, StepError> {
-    let health = health(glance);
+    let health = health(glance, projection.rendered.as_ref());
     let notice = override_notice(glance, &health);
     let outcome = match &projection.rendered {
         None => last_good(target).await,
@@ -79,8 +80,9 @@ pub async fn reconcile(
 }
 
 /// The condition about owned keys that the spec overrides.
-fn health(glance: &Glance) -> Verdict {
-    let overrides = ownership::overridden_keys(&glance.spec);
+fn health(glance: &Glance, rendered: Option<&Rendered>) -> Verdict {
+    let stores = rendered.map(stores);
+    let overrides = ownership::overridden_keys(&glance.spec, stores.as_ref());
     let message = ownership::message(&overrides);
     if overrides.is_empty() {
         Verdict::yes(NO_OWNED_KEYS_OVERRIDDEN, message)
@@ -155,12 +157,8 @@ async fn config_map(
     {
         return Ok(name);
     }
-    let stores = oslo::Projection {
-        enabled_backends: rendered.enabled.clone(),
-        default_backend: rendered.default.clone(),
-    };
-    let config =
-        oslo::render(glance, &stores, policy.as_deref()).map_err(|error| config_error(&error))?;
+    let config = oslo::render(glance, &stores(rendered), policy.as_deref())
+        .map_err(|error| config_error(&error))?;
     let revision = Revision {
         kind: &CONFIG_MAP,
         family,
@@ -175,6 +173,13 @@ async fn config_map(
         .ledger
         .learn_output(&target.owner.uid, STEP, inputs, name.clone());
     Ok(name)
+}
+
+fn stores(rendered: &Rendered) -> oslo::Projection {
+    oslo::Projection {
+        enabled_backends: rendered.enabled.clone(),
+        default_backend: rendered.default.clone(),
+    }
 }
 
 /// The document of the referenced policy `ConfigMap`, if there is a reference.

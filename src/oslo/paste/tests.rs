@@ -105,25 +105,39 @@ fn a_bad_middleware_is_refused_by_name(#[case] list: Value, #[case] message: &st
 }
 
 #[rstest]
-#[case("cors")]
-#[case("http_proxy_to_wsgi")]
-#[case("versionnegotiation")]
-#[case("authtoken")]
-#[case("context")]
 #[case("rootapp")]
 #[case("healthcheck")]
 #[case("apiversions")]
 #[case("apiv2app")]
 #[case("api")]
 #[case("glance-api-keystone")]
-fn a_middleware_cannot_take_the_name_of_the_operator_s_own(#[case] name: &str) {
+fn a_middleware_cannot_take_the_name_of_an_app(#[case] name: &str) {
     let error = paste(&json!({ "middleware": [middleware(name, "after")] })).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!(
-            "middleware \"{name}\" in pipeline \"api\" has the name of a filter or app of the operator"
-        )
+        format!("middleware \"{name}\" in pipeline \"api\" has the name of an app of the operator")
     );
+}
+
+#[rstest]
+#[case("cors")]
+#[case("http_proxy_to_wsgi")]
+#[case("versionnegotiation")]
+#[case("authtoken")]
+#[case("context")]
+fn a_middleware_never_replaces_a_built_in_filter(#[case] name: &str) {
+    let plain = paste(&json!({})).unwrap();
+    let mut middleware = middleware(name, "after");
+    middleware["config"] = json!({ "delay_auth_decision": "false", "mine": "1" });
+    let text = paste(&json!({ "middleware": [middleware] })).unwrap();
+    let without = |text: &str| -> Vec<String> {
+        text.lines()
+            .filter(|line| !line.starts_with("pipeline = "))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(without(&text), without(&plain));
+    assert!(text.contains(&format!(" context {name} rootapp")));
 }
 
 #[test]

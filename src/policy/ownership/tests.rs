@@ -180,7 +180,7 @@ fn another_option_is_not_owned(#[case] section: &str, #[case] key: &str) {
 }
 
 fn report(changes: &serde_json::Value) -> String {
-    message(&overridden_keys(&spec(changes)))
+    message(&overridden_keys(&spec(changes), None))
 }
 
 #[test]
@@ -210,6 +210,51 @@ fn overrides_are_listed_by_section_and_key_with_what_they_do() {
          [database] max_retries; \
          [import_filtering_opts] allowed_hosts (the web-download URI filter is platform security policy)"
     );
+}
+
+#[test]
+fn stores_that_agree_with_the_projection_are_no_override() {
+    let projected = Projection {
+        enabled_backends: "fast:s3,slow:s3".to_owned(),
+        default_backend: "fast".to_owned(),
+    };
+    let report = |enabled: &str, default: &str| {
+        let spec = spec(&json!({ "extraConfig": {
+            "DEFAULT": { "enabled_backends": enabled },
+            "glance_store": { "default_backend": default },
+        } }));
+        message(&overridden_keys(&spec, Some(&projected)))
+    };
+    assert_eq!(
+        report(" slow:s3, fast:s3 ", "fast"),
+        "spec.extraConfig overrides no operator-owned keys"
+    );
+    assert_eq!(
+        report("fast:s3,rogue:file", "slow"),
+        "spec.extraConfig overrides operator-owned keys: \
+         [DEFAULT] enabled_backends (must agree with the projected backends Secret): missing slow:s3; surplus rogue:file; \
+         [glance_store] default_backend"
+    );
+    assert!(
+        report("fast:s3,slow:s3", "gone")
+            .contains("default_backend: \"gone\" is no projected store")
+    );
+}
+
+#[test]
+fn every_other_name_that_a_release_knows_for_an_owned_option_is_listed() {
+    for catalog in crate::policy::catalog::all().unwrap() {
+        for (section, old, successor) in catalog.renamed() {
+            let (new_section, new) = successor.trim_start_matches('[').split_once("] ").unwrap();
+            if is_registered(new_section, new) {
+                assert_eq!(
+                    owned(section, old).map(|owned| owned.key),
+                    Some(new),
+                    "[{section}] {old}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -6,10 +6,12 @@
 //! admission, by the condition `ExtraConfigHealthy`, and by the renderer, which
 //! drops what a plugin section must not carry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use glance_api::glance::GlanceSpec;
+
+use crate::oslo::Projection;
 
 /// One option of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Override {
     /// What it overrides.
     pub owned: &'static OwnedKey,
     impact: Option<String>,
+    /// How it disagrees with what is projected.
+    disagreement: Option<String>,
 }
 
 /// The field that sets an option.
@@ -167,9 +171,19 @@ pub fn owned(section: &str, key: &str) -> Option<&'static OwnedKey> {
         .find(|owned| owned.section == section && owned.key == key)
 }
 
+/// Whether section and key are listed, spelled exactly as they are rendered.
+pub fn is_registered(section: &str, key: &str) -> bool {
+    OWNED_KEYS
+        .iter()
+        .any(|owned| owned.section == section && owned.key == key)
+}
+
 /// Every owned option that the resource sets, those of `extraConfig` first,
 /// each part in the order of section and key.
-pub fn overridden_keys(spec: &GlanceSpec) -> Vec<Override> {
+///
+/// With the stores that are `projected`, an override of theirs that says the
+/// same is left out, and another one says how it differs.
+pub fn overridden_keys(spec: &GlanceSpec, projected: Option<&Projection>) -> Vec<Override> {
     let mut plugins: BTreeMap<(&str, &str), &'static OwnedKey> = BTreeMap::new();
     for plugin in &spec.plugins {
         for key in plugin.config.keys() {
@@ -179,8 +193,14 @@ pub fn overridden_keys(spec: &GlanceSpec) -> Vec<Override> {
         }
     }
     let extra_config = spec.extra_config.iter().flat_map(|(section, entries)| {
-        entries.keys().filter_map(move |key| {
-            owned(section, key).map(|owned| Override::extra_config(spec, section, key, owned))
+        entries.iter().filter_map(move |(key, value)| {
+            let mut found = Override::extra_config(spec, section, key, owned(section, key)?);
+            match projected.map(|projected| projected.compare(found.owned.key, value)) {
+                Some(Agreement::Same) => return None,
+                Some(Agreement::Differs(how)) => found.disagreement = Some(how),
+                Some(Agreement::Unrelated) | None => {}
+            }
+            Some(found)
         })
     });
     extra_config
@@ -269,6 +289,7 @@ impl Override {
             key: key.to_owned(),
             owned,
             impact,
+            disagreement: None,
         }
     }
 
@@ -283,6 +304,7 @@ impl Override {
             key: key.to_owned(),
             owned,
             impact,
+            disagreement: None,
         }
     }
 }
@@ -290,11 +312,75 @@ impl Override {
 impl fmt::Display for Override {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] {}", self.section, self.key)?;
-        match &self.impact {
-            Some(impact) => write!(f, " ({impact})"),
+        if let Some(impact) = &self.impact {
+            write!(f, " ({impact})")?;
+        }
+        match &self.disagreement {
+            Some(how) => write!(f, ": {how}"),
             None => Ok(()),
         }
     }
+}
+
+// === impl Projection ===
+
+/// What an override says compared with the projected stores.
+enum Agreement {
+    /// It is about something else.
+    Unrelated,
+    /// The same.
+    Same,
+    /// Something else, in words.
+    Differs(String),
+}
+
+impl Projection {
+    fn compare(&self, key: &str, value: &str) -> Agreement {
+        match key {
+            "enabled_backends" => {
+                let wanted = entries(&self.enabled_backends);
+                let set = entries(value);
+                let list = |title: &str, entries: Vec<&&str>| {
+                    let names: Vec<&str> = entries.into_iter().copied().collect();
+                    (!names.is_empty()).then(|| format!("{title} {}", names.join(", ")))
+                };
+                let differences: Vec<String> = [
+                    list("missing", wanted.difference(&set).collect()),
+                    list("surplus", set.difference(&wanted).collect()),
+                ]
+                .into_iter()
+                .flatten()
+                .collect();
+                if differences.is_empty() {
+                    Agreement::Same
+                } else {
+                    Agreement::Differs(differences.join("; "))
+                }
+            }
+            "default_backend" => {
+                let value = value.trim();
+                let is_projected = entries(&self.enabled_backends)
+                    .iter()
+                    .any(|entry| entry.split(':').next() == Some(value));
+                if value == self.default_backend {
+                    Agreement::Same
+                } else if is_projected {
+                    Agreement::Unrelated
+                } else {
+                    Agreement::Differs(format!("{value:?} is no projected store"))
+                }
+            }
+            _ => Agreement::Unrelated,
+        }
+    }
+}
+
+/// The entries of a list such as `a:s3, b:s3`.
+fn entries(list: &str) -> BTreeSet<&str> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
