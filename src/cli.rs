@@ -21,8 +21,10 @@ use target_registry::TargetCluster;
 use crate::{cluster::probe::DEFAULT_DOMAIN, duration, leader::Timings, telemetry::LogArgs};
 
 pub mod environment;
+mod render;
 mod value;
 
+pub use render::RenderArgs;
 pub use value::Listen;
 pub(crate) use value::go_bool;
 
@@ -53,6 +55,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the custom resource definitions
     Crds,
+    /// Print every object the operator would write for manifests, offline, with the values of Secrets masked
+    Render(RenderArgs),
 }
 
 /// The operator's own flags.

@@ -28,6 +28,7 @@ pub mod quantity;
 pub mod random;
 pub mod ready;
 pub mod release;
+pub mod render;
 pub mod telemetry;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use glance_operator::{
     app,
     cli::{self, Cli, Command},
+    render,
 };
 
 fn main() -> ExitCode {
@@ -26,6 +27,38 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run(*args),
         Command::Crds => crds(),
+        Command::Render(args) => render(&args),
+    }
+}
+
+/// Objects to standard output, everything else to standard error.
+fn render(args: &cli::RenderArgs) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("the runtime cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(render::run(args)) {
+        Ok(outcome) => {
+            for note in &outcome.notes {
+                eprintln!("{note}");
+            }
+            print!("{}", outcome.text);
+            if outcome.is_well {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -8,7 +8,7 @@ fn parse(args: &[&str]) -> Result<RunArgs, Usage> {
     let args = std::iter::once("glance-operator").chain(args.iter().copied());
     match Cli::parse_from_args(args.map(OsString::from))?.into_command() {
         Command::Run(args) => Ok(*args),
-        Command::Crds => panic!("these are not the operator's arguments"),
+        Command::Crds | Command::Render(_) => panic!("these are not the operator's arguments"),
     }
 }
 

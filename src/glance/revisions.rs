@@ -155,7 +155,8 @@ pub async fn prune(
     Ok(())
 }
 
-fn object(revision: &Revision<'_>, name: &str) -> Value {
+/// The object of a revision under this name, as it is created.
+pub fn object(revision: &Revision<'_>, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": revision.kind.kind,

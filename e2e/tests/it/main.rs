@@ -34,6 +34,8 @@ mod process;
 #[cfg(test)]
 mod reasons;
 #[cfg(test)]
+mod render;
+#[cfg(test)]
 mod replicas;
 #[cfg(test)]
 mod rotation;

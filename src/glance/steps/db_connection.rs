@@ -13,9 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{
-        Target, children::Created, inputs::Payload, kinds::SECRET, ledger, ownership::Claim,
-    },
+    cluster::{Target, children::Created, kinds::SECRET, ledger, ownership::Claim},
     dsn::{Dsn, Verify},
     hash::salted_digest,
     names,
@@ -58,7 +56,8 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Report<Connec
             target.namespace()
         )));
     };
-    let url = match url(glance, target.namespace(), &payload) {
+    let text = |key: &'static str| payload.text(key).ok().flatten();
+    let url = match url(glance, target.namespace(), text) {
         Ok(url) => url,
         Err(missing) => {
             return Ok(waiting(format!(
@@ -93,17 +92,23 @@ fn inputs(glance: &Glance, upstream: &ledger::Version, live: Option<&DynamicObje
     format!("{upstream:?} {live:?} {}", ledger::of_json(&spec))
 }
 
-/// The URL, or the key that is missing for it.
-fn url(glance: &Glance, namespace: &str, payload: &Payload) -> Result<SecretString, &'static str> {
+/// The URL, or the key that is missing for it. `value` reads the credentials; one that is no text counts as missing,
+/// like an empty one.
+pub fn url(
+    glance: &Glance,
+    namespace: &str,
+    mut value: impl FnMut(&'static str) -> Option<SecretString>,
+) -> Result<SecretString, &'static str> {
     let database = &glance.spec.database;
     let own_name = glance.metadata.name.clone().unwrap_or_default();
     let static_mode = defaults::credentials_mode(&glance.spec.database) == CredentialsMode::Static;
     let user = if database.cluster_ref.is_some() && static_mode {
         own_name
     } else {
-        text(payload, "username")?.expose_secret().to_owned()
+        let user = value("username").ok_or("username")?;
+        user.expose_secret().to_owned()
     };
-    let password = text(payload, "password")?;
+    let password = value("password").ok_or("password")?;
     let host = match &database.cluster_ref {
         Some(cluster) => names::service_host(&cluster.name, namespace),
         None => database.host.clone().unwrap_or_default(),
@@ -122,9 +127,15 @@ fn url(glance: &Glance, namespace: &str, payload: &Payload) -> Result<SecretStri
     Ok(dsn.to_url())
 }
 
-/// A value as text; one that is not UTF-8 counts as missing, like an empty one.
-fn text(payload: &Payload, key: &'static str) -> Result<SecretString, &'static str> {
-    payload.text(key).ok().flatten().ok_or(key)
+/// The Secret that holds one value.
+pub fn secret(name: &str, key: &str, value: &SecretString) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "name": name },
+        "type": "Opaque",
+        "stringData": { key: value.expose_secret() },
+    })
 }
 
 /// Writes a value into an own Secret where its environment form differs from the value itself. Whether it does.
@@ -157,13 +168,7 @@ async fn write(
     key: &str,
     value: &SecretString,
 ) -> Result<(), StepError> {
-    let desired = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": { "name": name },
-        "type": "Opaque",
-        "stringData": { key: value.expose_secret() },
-    });
+    let desired = secret(name, key, value);
     if target.child(&SECRET, name).await?.is_none()
         && let Created::New(_) = target.create(&SECRET, desired.clone()).await?
     {
