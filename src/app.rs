@@ -24,9 +24,10 @@ use crate::{
     backend,
     backoff::{Backoff, StepFailures},
     cli::{LocalProbe, RunArgs, environment},
-    cluster::{ledger::Ledgers, probe::Probe},
+    cluster::{ledger::Ledgers, needs, probe::Probe},
     context::{Context, Newest, Settings},
     controller::{self, Wiring},
+    fleet,
     glance::{self, watches::Router},
     leader::Leadership,
     metrics::Metrics,
@@ -168,6 +169,9 @@ fn registry(
     tracing::info!(namespace = %args.clusters_namespace, "target clusters are registered here");
     let options = RegistryOptions {
         allow_insecure: args.allow_insecure_registrations,
+        require_grants: args.require_target_grants,
+        needs: needs::of_targets(),
+        program: "glance-operator".to_owned(),
         client,
         ..RegistryOptions::new(&args.clusters_namespace)
     };
@@ -234,6 +238,9 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         ctx.metrics.clone(),
         stop.clone(),
     ));
+    if !args.clusters_namespace.is_empty() {
+        fleet::start(&ctx, &args.clusters_namespace, stop);
+    }
     let of_glances = controller::run(
         wiring(
             glance::CONTROLLER,

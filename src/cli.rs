@@ -62,6 +62,7 @@ pub enum Command {
 /// The operator's own flags.
 #[derive(Clone, Debug, Args)]
 #[command(args_override_self = true)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// Address of the metrics listener; 0 switches it off
     #[arg(long, default_value = value::METRICS, value_name = "ADDRESS", value_parser = value::metrics_address)]
@@ -131,6 +132,10 @@ pub struct RunArgs {
     /// Accept registrations that skip certificate checks, go through a proxy or use plain HTTP
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
     pub allow_insecure_registrations: bool,
+
+    /// Admit to a target cluster only the namespaces that are granted it
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
+    pub require_target_grants: bool,
 
     /// Identity of this hub, written to children on target clusters; the UID of kube-system when empty
     #[arg(long, default_value = "", value_name = "ID")]

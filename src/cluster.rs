@@ -22,6 +22,7 @@ pub mod children;
 pub mod inputs;
 pub mod kinds;
 pub mod ledger;
+pub mod needs;
 pub mod ownership;
 pub mod probe;
 pub mod runs;
@@ -57,6 +58,27 @@ impl Target {
         };
         Self {
             owner: Owner::of(glance, placement, hub_uid),
+            cluster,
+            view,
+            payloads: Mutex::default(),
+        }
+    }
+
+    /// The cluster as it was left by a Glance that is gone.
+    pub fn left_by(
+        (namespace, name, uid): (&str, &str, &str),
+        cluster: Arc<Cluster>,
+        view: Arc<View>,
+        hub_uid: Option<String>,
+    ) -> Self {
+        Self {
+            owner: Owner {
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+                uid: uid.to_owned(),
+                placement: Placement::Remote,
+                hub_uid,
+            },
             cluster,
             view,
             payloads: Mutex::default(),

@@ -9,7 +9,7 @@ use std::{
 use glance_api::glance::Glance;
 use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use target_registry::{Cluster, Registry, Unresolved};
+use target_registry::{Cluster, Purpose, Registry, Unresolved};
 
 use crate::{
     backoff::{Backoff, StepFailures},
@@ -89,31 +89,65 @@ impl Context {
 
     /// The cluster the children of a Glance live on. Right after the start a registration may not have had its first
     /// attempt, which is waited for: it is no reason to say that there is none.
-    pub async fn settled_target(&self, glance: &Glance) -> Result<Target, Unresolved> {
-        match self.target(glance) {
+    pub async fn settled_target(
+        &self,
+        glance: &Glance,
+        purpose: Purpose,
+    ) -> Result<Target, Unresolved> {
+        match self.target(glance, purpose) {
             Err(Unresolved::NotRegistered { .. } | Unresolved::Pending { .. }) => {
                 self.registry.attempted().await;
-                self.target(glance)
+                self.target(glance, purpose)
             }
             target => target,
         }
     }
 
     /// The cluster the children of a Glance live on.
-    pub fn target(&self, glance: &Glance) -> Result<Target, Unresolved> {
+    pub fn target(&self, glance: &Glance, purpose: Purpose) -> Result<Target, Unresolved> {
         let cluster = match placed_on(glance) {
-            Some(name) => self.registry.resolve(name)?,
+            Some(name) => {
+                let namespace = glance.namespace().unwrap_or_default();
+                let cluster = self.registry.resolve_for(name, &namespace, purpose)?;
+                self.is_where_it_was(glance, &cluster)?;
+                cluster
+            }
             None => Arc::clone(&self.hub),
         };
-        let routes: Arc<dyn Routes> = Arc::clone(&self.router) as Arc<dyn Routes>;
-        let ledger = self.ledgers.of(cluster.name());
-        let view = cluster.extension(|cluster| View::start(cluster, &routes, ledger));
+        let view = self.view(&cluster);
         Ok(Target::new(
             glance,
             cluster,
             view,
             self.settings.hub_uid.clone(),
         ))
+    }
+
+    /// The watches on a cluster, started when nobody has.
+    pub fn view(&self, cluster: &Cluster) -> Arc<View> {
+        let routes: Arc<dyn Routes> = Arc::clone(&self.router) as Arc<dyn Routes>;
+        let ledger = self.ledgers.of(cluster.name());
+        cluster.extension(|cluster| View::start(cluster, &routes, ledger))
+    }
+
+    /// A name can lead to another cluster, also where no registry remembers the first one. What was written there is
+    /// not there, and what is there was not written by this Glance, unless somebody has approved of the move.
+    fn is_where_it_was(&self, glance: &Glance, cluster: &Cluster) -> Result<(), Unresolved> {
+        let status = glance.status.as_ref();
+        let expected = status.and_then(|status| status.target_cluster_uid.clone());
+        match (expected, cluster.uid()) {
+            (Some(expected), Some(found))
+                if expected != found
+                    && self.registry.pinned(cluster.name()) != Some(found.clone()) =>
+            {
+                Err(Unresolved::Moved {
+                    name: cluster.name().to_owned(),
+                    expected,
+                    found,
+                })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -24,7 +24,8 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use target_registry::Permit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -84,7 +85,7 @@ pub enum Turn<'a> {
     /// One of a target's passes.
     Target {
         /// Its place.
-        _place: OwnedSemaphorePermit,
+        _place: Permit,
     },
     /// The cluster does not resolve: nothing will be sent anywhere but to the hub.
     Unbounded,

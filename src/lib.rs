@@ -16,6 +16,7 @@ pub mod controller;
 pub mod dsn;
 pub mod duration;
 pub mod external;
+pub mod fleet;
 pub mod glance;
 pub mod hash;
 pub mod leader;

@@ -4,6 +4,8 @@
 pub const GLANCE: (&str, &str) = ("glance.openstack.c5c3.io/v1alpha1", "Glance");
 /// A `GlanceBackend`.
 pub const BACKEND: (&str, &str) = ("glance.openstack.c5c3.io/v1alpha1", "GlanceBackend");
+/// A registered cluster.
+pub const TARGET_CLUSTER: (&str, &str) = ("clusters.openstack.c5c3.io/v1alpha1", "TargetCluster");
 /// A Deployment.
 pub const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 /// A Service.

@@ -3,7 +3,7 @@
 //! each other.
 
 use anyhow::{Context as _, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     audit::account, cluster::Cluster, expect::Object, fleet::Fleet, operator::Operator,
@@ -144,6 +144,24 @@ impl<'f> Site<'f> {
     /// A Glance of this corner.
     pub fn glance<'a>(&'a self, name: &'a str) -> Object<'a> {
         Object::glance(self.hub(), &self.namespace, name)
+    }
+
+    /// What the operator says about a registration of this corner; `namespace` is that of the
+    /// registrations.
+    pub fn target_cluster<'a>(&'a self, namespace: &'a str, name: &'a str) -> Object<'a> {
+        Object::new(self.hub(), crate::kinds::TARGET_CLUSTER, namespace, name)
+    }
+
+    /// Sets the policy of a registration of this corner, and nothing else of it.
+    pub async fn policy(&self, name: &str, spec: Value) -> Result<()> {
+        let (version, kind) = crate::kinds::TARGET_CLUSTER;
+        let manifest = json!({
+            "apiVersion": version, "kind": kind,
+            "metadata": { "namespace": self.clusters_namespace(), "name": name },
+            "spec": spec,
+        });
+        self.hub().apply(&manifest).await?;
+        Ok(())
     }
 
     /// A backend of this corner.

@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, client::ConfigExt as _, core::PartialObjectMeta};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
@@ -22,6 +22,7 @@ use crate::{
     failure::error_code,
     informer::leg::Legs,
     metrics::ClusterMetrics,
+    permits::{Permit, Permits},
 };
 
 /// How long a generation that is replaced may take to end its tasks.
@@ -41,7 +42,7 @@ pub struct Cluster {
     identity: ArcSwapOption<Identity>,
     connection: Arc<Connection>,
     capabilities: Arc<Capabilities>,
-    permits: Arc<Semaphore>,
+    permits: Arc<Permits>,
     metrics: Arc<ClusterMetrics>,
     rotated: watch::Sender<u64>,
     extensions: Mutex<HashMap<TypeId, Slot>>,
@@ -80,7 +81,7 @@ pub(crate) struct Parts {
     pub(crate) generation: u64,
     pub(crate) namespaces: Option<BTreeSet<String>>,
     pub(crate) connection: Connection,
-    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) metrics: Arc<ClusterMetrics>,
 }
 
@@ -108,7 +109,7 @@ impl Cluster {
         };
         let tls = config.rustls_client_config()?;
         let connection = Connection::new(config, tls, None, HeaderMap::new(), options, &shared)?;
-        let permits = Arc::new(Semaphore::new(options.max_in_flight));
+        let permits = Permits::new(options.max_in_flight);
         Ok(Self::new(Parts {
             name: LOCAL.to_owned(),
             hub: true,
@@ -198,8 +199,8 @@ impl Cluster {
 
     /// Permission for one piece of work on this cluster, or `None` when enough is under way
     /// already: come back later and leave the worker to others. Shared by all generations.
-    pub fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.permits.clone().try_acquire_owned().ok()
+    pub fn try_permit(&self) -> Option<Permit> {
+        self.permits.try_acquire()
     }
 
     /// For how long no watch of this cluster has begun, failed or brought anything, bookmarks included; `None` before

@@ -30,6 +30,10 @@ pub enum Cause {
     Throttled,
     /// The name leads to another cluster than it did before.
     IdentityChanged,
+    /// The namespace of who asks may not use the cluster.
+    NotGranted,
+    /// Nothing may be written to the cluster for the time being.
+    Paused,
 }
 
 // === impl Cause ===
@@ -56,6 +60,8 @@ impl Cause {
             Self::Unreachable => "Unreachable",
             Self::Throttled => "Throttled",
             Self::IdentityChanged => "IdentityChanged",
+            Self::NotGranted => "NotGranted",
+            Self::Paused => "Paused",
         }
     }
 }

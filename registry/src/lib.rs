@@ -70,6 +70,12 @@
 //! | has a credential that is not accepted (401) | ends at once |
 //! | leads to another cluster than before | ends at once, until written back or created anew |
 //!
+//! # Policy
+//!
+//! A [`TargetCluster`] of the name of the Secret, in the same namespace, says who may use the cluster
+//! and how; [`Registry::resolve_for`] holds to it. It shows the state as well, and is created where it
+//! is missing. An installation without the custom resource goes without both.
+//!
 //! # Bulkheads
 //!
 //! Connecting and watching are tasks of the cluster they belong to. No lock is held across a call,
@@ -86,8 +92,14 @@ mod informer;
 mod kind;
 mod manager;
 mod metrics;
+mod mirror;
+mod objects;
+mod permits;
+mod policy;
+mod preflight;
 mod registration;
 mod registry;
+mod renewal;
 mod state;
 pub mod target_cluster;
 mod trigger;
@@ -100,11 +112,16 @@ pub use crate::{
     informer::{Change, Informer, InformerSpec, OnChange, Payload, Readiness},
     kind::Kind,
     metrics::Metrics,
+    objects::Dependents,
+    permits::Permit,
+    policy::Purpose,
+    preflight::{Needs, Permission},
     registration::{
         ContentHash, Fault, KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Refusal,
         Registration, RegistrationError, is_registration,
     },
     registry::{Registry, RegistryOptions},
+    renewal::RENEWAL_LABEL,
     state::{ClusterChanged, ClusterState, State, Unresolved},
     target_cluster::{TargetCluster, TargetClusterSpec, TargetClusterStatus},
     trigger::{Trigger, Triggered},

@@ -3,6 +3,8 @@
 
 mod attempt;
 mod member;
+mod policy;
+mod renewal;
 mod secrets;
 
 use std::{
@@ -23,6 +25,7 @@ use crate::{
     Cause, Cluster, Registration, RegistrationError, RegistryOptions, State,
     registration::{Content, ContentHash},
     registry::Shared,
+    renewal::{Renewed, Shelf},
 };
 
 /// Attempts to connect that run at one time. Black holes take some seconds each, so it is far above
@@ -37,6 +40,8 @@ enum Message {
     Removed(String),
     /// These are all there are.
     Listed(BTreeSet<String>),
+    /// A renewed token, and what it stands for.
+    Renewed(Box<Renewed>),
     /// An attempt to connect ended.
     Report(Report),
 }
@@ -46,6 +51,7 @@ pub(crate) fn spawn(
     shared: &Arc<Shared>,
     hub: &Arc<Cluster>,
     options: RegistryOptions,
+    policies: mpsc::UnboundedReceiver<String>,
     stop: CancellationToken,
 ) {
     let (inbox, mail) = mpsc::unbounded_channel();
@@ -54,18 +60,25 @@ pub(crate) fn spawn(
     shared.tasks.spawn(async move {
         stopped.run_until_cancelled(watch).await;
     });
+    let shelf = Shelf {
+        hub: hub.client(),
+        namespace: options.namespace.clone(),
+        program: options.program.clone(),
+    };
     let owner = Owner {
         shared: shared.clone(),
         options: Arc::new(options),
         gate: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)),
         inbox,
         stop,
+        shelf,
+        renewals: BTreeMap::new(),
         members: BTreeMap::new(),
         listed: false,
         attempts: 0,
         generations: 0,
     };
-    shared.tasks.spawn(owner.run(mail));
+    shared.tasks.spawn(owner.run(mail, policies));
 }
 
 struct Owner {
@@ -74,6 +87,9 @@ struct Owner {
     gate: Arc<Semaphore>,
     inbox: mpsc::UnboundedSender<Message>,
     stop: CancellationToken,
+    /// Where renewed tokens are kept, and those that are there, by registration.
+    shelf: Shelf,
+    renewals: BTreeMap<String, Renewed>,
     members: BTreeMap<String, Member>,
     /// Whether the first list of Secrets is complete.
     listed: bool,
@@ -86,17 +102,26 @@ struct Owner {
 // === impl Owner ===
 
 impl Owner {
-    async fn run(mut self, mut mail: mpsc::UnboundedReceiver<Message>) {
+    async fn run(
+        mut self,
+        mut mail: mpsc::UnboundedReceiver<Message>,
+        mut policies: mpsc::UnboundedReceiver<String>,
+    ) {
         loop {
             let message = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
+                Some(name) = policies.recv() => {
+                    self.follow_policy(&name);
+                    continue;
+                }
                 message = mail.recv() => message,
             };
             match message {
                 Some(Message::Secret(secret)) => self.read(&secret),
                 Some(Message::Removed(name)) => self.remove(&name),
                 Some(Message::Listed(names)) => self.listed(&names),
+                Some(Message::Renewed(renewed)) => self.renewed(*renewed),
                 Some(Message::Report(report)) => self.report(report),
                 None => break,
             }
@@ -127,6 +152,7 @@ impl Owner {
         };
         member.give_up();
         self.disengage(&mut member);
+        self.renewals.remove(name);
         member.keepsakes.metrics.retire();
         self.shared.publish(name, None, true);
     }
@@ -138,7 +164,7 @@ impl Owner {
         };
         let mut member = match self.members.remove(&name) {
             Some(member) => member,
-            None => Member::new(&name, &self.options),
+            None => self.newcomer(&name),
         };
         match Content::read(secret) {
             Err(error) => self.refuse(&mut member, None, &error),
@@ -190,6 +216,7 @@ impl Owner {
 
     fn engage(&mut self, member: &mut Member, registration: Arc<Registration>) {
         member.give_up();
+        member.stranger = None;
         member.seen = Some(registration.content_hash());
         let current = member
             .current
@@ -206,6 +233,7 @@ impl Owner {
             server = registration.server(),
             "building the cluster from its registration Secret"
         );
+        let registration = self.with_renewal(registration);
         self.attempt(member, registration, None);
         if member.current.is_none() {
             self.publish(member, State::Pending, None);
@@ -239,7 +267,7 @@ impl Owner {
             goal,
             after,
             self.options.clone(),
-            self.gate.clone(),
+            (self.gate.clone(), self.shared.policies.settled()),
             self.inbox.clone(),
         );
         let stop = attempt.stop.clone();
@@ -282,6 +310,13 @@ impl Owner {
                     %next_try,
                     "cannot connect to the cluster"
                 );
+                if cause == Cause::Unauthorized
+                    && let Some(original) = self.without_renewal(&registration)
+                {
+                    member.give_up();
+                    self.attempt(member, original, None);
+                    return;
+                }
                 if cause == Cause::Unauthorized && member.current.is_some() {
                     // Whoever wrote a credential that is not accepted meant to replace the old one.
                     member.give_up();
@@ -297,7 +332,7 @@ impl Owner {
             }
             Outcome::Connected(cluster, identity) => {
                 member.attempt = None;
-                if self.identify(member, identity.uid.as_deref()) {
+                if self.identify(member, &registration, identity.uid.as_deref()) {
                     member.keepsakes.metrics.engagement("connected");
                     let old = member.current.replace((cluster, registration));
                     self.publish(member, State::Connected, None);
@@ -310,13 +345,14 @@ impl Owner {
                     if let Some((old, _)) = old {
                         join(&self.shared, old);
                     }
+                    self.plan_renewal(member);
                 } else {
                     join(&self.shared, cluster);
                 }
             }
             Outcome::Swapped(header, identity) => {
                 member.attempt = None;
-                if self.identify(member, identity.uid.as_deref())
+                if self.identify(member, &registration, identity.uid.as_deref())
                     && let Some((cluster, current)) = &mut member.current
                 {
                     cluster.set_credential(header);
@@ -328,34 +364,10 @@ impl Owner {
                         "cluster engaged"
                     );
                     self.publish(member, State::Connected, None);
+                    self.plan_renewal(member);
                 }
             }
         }
-    }
-
-    /// Whether this is the cluster the name has led to before.
-    fn identify(&self, member: &mut Member, uid: Option<&str>) -> bool {
-        match (&member.pin, uid) {
-            (Some(pin), Some(uid)) if pin != uid => {
-                let detail = format!(
-                    "the registration leads to cluster {uid} and led to {pin} before; write back \
-                     what led there, or, if another cluster is meant, delete the Secret and create \
-                     it again"
-                );
-                tracing::error!(cluster = member.state.name, "{detail}");
-                member.keepsakes.metrics.engagement("refused");
-                self.disengage(member);
-                self.publish(
-                    member,
-                    State::Rejected,
-                    Some((Cause::IdentityChanged, detail, None)),
-                );
-                return false;
-            }
-            (None, Some(uid)) => member.pin = Some(uid.to_owned()),
-            _ => {}
-        }
-        true
     }
 
     /// Stops using the present generation. Its tasks end; what lies on the cluster stays.

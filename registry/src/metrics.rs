@@ -20,6 +20,7 @@ use crate::{LOCAL, state::State};
 /// | --- | --- | --- |
 /// | `_target_cluster_up` | | 1 while the cluster resolves |
 /// | `_target_cluster_state` | `state` | 1 for the state it is in, 0 for the others |
+/// | `_target_credential_expiry_timestamp_seconds` | | when the credential in use expires; absent if it does not say |
 /// | `_target_cluster_engagements_total` | `result` | attempts to connect |
 /// | `_target_requests_total` | `verb`, `code` | calls, with the HTTP status or `timeout`, `error`, `throttled`, `fenced` |
 /// | `_target_watch_restarts_total` | `kind` | watches that had to be started again after a failure |
@@ -31,6 +32,7 @@ use crate::{LOCAL, state::State};
 pub struct Metrics {
     up: IntGaugeVec,
     state: IntGaugeVec,
+    expiry: IntGaugeVec,
     engagements: IntCounterVec,
     requests: IntCounterVec,
     restarts: IntCounterVec,
@@ -83,6 +85,13 @@ impl Metrics {
                 ),
                 &["cluster", "state"],
             )?,
+            expiry: IntGaugeVec::new(
+                opts(
+                    "target_credential_expiry_timestamp_seconds",
+                    "When the credential of the cluster expires, in Unix time.",
+                ),
+                &["cluster"],
+            )?,
             engagements: IntCounterVec::new(
                 opts(
                     "target_cluster_engagements_total",
@@ -111,6 +120,7 @@ impl Metrics {
         };
         registry.register(Box::new(metrics.up.clone()))?;
         registry.register(Box::new(metrics.state.clone()))?;
+        registry.register(Box::new(metrics.expiry.clone()))?;
         registry.register(Box::new(metrics.engagements.clone()))?;
         registry.register(Box::new(metrics.requests.clone()))?;
         registry.register(Box::new(metrics.restarts.clone()))?;
@@ -223,6 +233,19 @@ impl ClusterMetrics {
             .set(i64::from(now.resolves()));
     }
 
+    /// When the credential in use expires, in Unix time.
+    pub(crate) fn expiry(&self, at: Option<i64>) {
+        let Some(metrics) = self.metrics.as_ref().filter(|_| !self.is_retired()) else {
+            return;
+        };
+        let labels = [self.label.as_str()];
+        match at {
+            Some(at) => metrics.expiry.with_label_values(&labels).set(at),
+            // An error only says that there is none.
+            None => drop(metrics.expiry.remove_label_values(&labels)),
+        }
+    }
+
     fn with(&self, family: Family, first: &'static str, second: &str, act: impl FnOnce(&Metrics)) {
         let Some(metrics) = &self.metrics else { return };
         // Under the lock, so that nothing slips in between retiring and removing.
@@ -266,6 +289,7 @@ impl ClusterMetrics {
                 .remove_label_values(&[cluster, state.as_str()]);
         }
         let _ = metrics.up.remove_label_values(&[cluster]);
+        let _ = metrics.expiry.remove_label_values(&[cluster]);
     }
 }
 
@@ -293,7 +317,8 @@ mod tests {
             cluster.restart("Secret");
             cluster.objects("Secret", 3);
             cluster.state(State::Connected);
-            assert_eq!(names(&registry).len(), 6, "{:?}", names(&registry));
+            cluster.expiry(Some(1_800_000_000));
+            assert_eq!(names(&registry).len(), 7, "{:?}", names(&registry));
             cluster.retire();
             cluster.request("get", "200");
             cluster.objects("Secret", -3);

@@ -4,6 +4,7 @@
 //! Nothing in it may make the process run a program, open a file, or send a credential of its own
 //! somewhere. So it is judged as plain data before anything that could act on it sees it.
 
+mod credential;
 mod document;
 mod entry;
 mod refusal;
@@ -14,8 +15,9 @@ use http::{HeaderMap, HeaderValue};
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::credential::Claims;
 pub use self::refusal::{Fault, Refusal};
-use crate::{LOCAL, client::host_of, failure::Cause};
+use crate::{LOCAL, client::host_of, failure::Cause, target_cluster::CredentialStatus};
 
 /// Label of a registration Secret. Its value must be exactly `true`.
 pub const REGISTRATION_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
@@ -37,6 +39,11 @@ pub struct Registration {
     /// Of everything but the token: equal ones differ in nothing a connection is made of.
     connection_hash: ContentHash,
     pub(crate) access: Access,
+    credential: CredentialStatus,
+    /// UID of the Secret.
+    uid: Option<String>,
+    /// What the Secret says, where a renewed token is used in its place.
+    original: Option<HeaderValue>,
 }
 
 /// How to reach a cluster; pure data, no path and no program in it.
@@ -58,6 +65,7 @@ pub(crate) struct Content<'a> {
     kubeconfig: &'a [u8],
     namespaces: Option<BTreeSet<String>>,
     hash: ContentHash,
+    uid: Option<&'a str>,
 }
 
 /// Why a registration Secret cannot be used. The texts name the cluster and what to do, and never
@@ -174,9 +182,56 @@ impl Registration {
         host_of(&self.access.config.cluster_url)
     }
 
+    /// What the cluster is spoken to with, and until when that is good.
+    pub fn credential(&self) -> &CredentialStatus {
+        &self.credential
+    }
+
     /// Hash of the content; labels and annotations are not part of it.
     pub fn content_hash(&self) -> ContentHash {
         self.hash
+    }
+
+    /// UID of the Secret, if it says.
+    pub(crate) fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    /// Whom the token in use logs in, and for how long; `None` where it does not say.
+    pub(crate) fn claims(&self) -> Option<Claims> {
+        Claims::of(self.access.credential.as_ref()?)
+    }
+
+    /// The same with a renewed token.
+    pub(crate) fn renewed(&self, token: HeaderValue) -> Self {
+        let original = self
+            .original
+            .clone()
+            .or_else(|| self.access.credential.clone());
+        self.with(token, original)
+    }
+
+    /// The same as the Secret says it, if a renewed token is used.
+    pub(crate) fn original(&self) -> Option<Self> {
+        Some(self.with(self.original.clone()?, None))
+    }
+
+    fn with(&self, token: HeaderValue, original: Option<HeaderValue>) -> Self {
+        let access = Access {
+            config: self.access.config.clone(),
+            credential: Some(token),
+            headers: self.access.headers.clone(),
+        };
+        Self {
+            name: self.name.clone(),
+            namespaces: self.namespaces.clone(),
+            hash: self.hash,
+            connection_hash: self.connection_hash,
+            credential: credential::of(&access),
+            access,
+            uid: self.uid.clone(),
+            original,
+        }
     }
 
     /// Whether `other` is reached by the same connections, and differs in the token at most.
@@ -222,6 +277,7 @@ impl<'a> Content<'a> {
             kubeconfig,
             namespaces,
             hash: ContentHash::of(kubeconfig, raw),
+            uid: secret.metadata.uid.as_deref(),
         })
     }
 
@@ -257,6 +313,9 @@ impl<'a> Content<'a> {
             namespaces: self.namespaces,
             hash: self.hash,
             connection_hash,
+            credential: credential::of(&access),
+            uid: self.uid.map(str::to_owned),
+            original: None,
             access,
         })
     }

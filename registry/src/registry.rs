@@ -11,18 +11,28 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::{broadcast, watch},
+    sync::{broadcast, mpsc, watch},
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ClientOptions, Cluster, ClusterChanged, ClusterState, Unresolved, manager};
+use crate::{
+    ClientOptions, Cluster, ClusterChanged, ClusterState, TargetCluster, Unresolved, manager,
+    mirror::Mirror,
+    objects::{self, Dependents, Findings, Reports},
+    policy::{self, Policies, Purpose},
+    preflight::{self, Needs},
+    target_cluster::Abandoned,
+};
 
 /// How long [`Registry::attempted`] waits at most after the start.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(30);
 
 /// Changes a subscriber may be behind before it misses some.
 const CHANGES: usize = 1024;
+
+/// How long an entry into a ledger is waited for.
+const LEDGER: Duration = Duration::from_secs(2);
 
 /// How a [`Registry`] works.
 #[derive(Clone, Debug)]
@@ -37,6 +47,13 @@ pub struct RegistryOptions {
     pub engage_timeout: Duration,
     /// How the clusters are spoken to.
     pub client: ClientOptions,
+    /// Whether a cluster admits only the namespaces its `TargetCluster` names. Without this, one
+    /// that names none admits every namespace.
+    pub require_grants: bool,
+    /// What every cluster has to offer: checked when it is connected, and shown on its `TargetCluster`.
+    pub needs: Needs,
+    /// Name of the program, for what it writes on the hub. Default `target-registry`.
+    pub program: String,
 }
 
 /// The registered clusters by name. Cheap to clone; reads never wait.
@@ -58,6 +75,8 @@ pub(crate) struct Shared {
     clocks: Mutex<HashMap<String, Instant>>,
     attempted: watch::Sender<bool>,
     started: Instant,
+    pub(crate) policies: Policies,
+    pub(crate) reports: Reports,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -79,6 +98,9 @@ impl RegistryOptions {
             allow_insecure: false,
             engage_timeout: Duration::from_secs(10),
             client: ClientOptions::default(),
+            require_grants: false,
+            needs: Needs::default(),
+            program: "target-registry".to_owned(),
         }
     }
 }
@@ -97,8 +119,12 @@ impl Registry {
     /// until `stop` is cancelled. Start it before whatever resolves names, and await
     /// [`Self::attempted`] before judging a name by its absence.
     pub fn start(hub: &Arc<Cluster>, options: RegistryOptions, stop: CancellationToken) -> Self {
-        let shared = Arc::new(Shared::new(true));
-        manager::spawn(&shared, hub, options, stop);
+        let (shared, policies) = Shared::following(&options);
+        let shared = Arc::new(shared);
+        objects::spawn(&shared, hub, &options, &stop);
+        let look = preflight::run(shared.clone(), options.needs.clone(), stop.clone());
+        shared.tasks.spawn(look);
+        manager::spawn(&shared, hub, options, policies, stop);
         shared.tasks.close();
         Self { shared }
     }
@@ -110,6 +136,81 @@ impl Registry {
     /// Why there is none to be had, in a text fit for a condition.
     pub fn resolve(&self, name: &str) -> Result<Arc<Cluster>, Unresolved> {
         self.shared.resolve(name)
+    }
+
+    /// The same for a resource in `namespace` of the hub, if its policy admits that. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none to be had, in a text fit for a condition.
+    pub fn resolve_for(
+        &self,
+        name: &str,
+        namespace: &str,
+        purpose: Purpose,
+    ) -> Result<Arc<Cluster>, Unresolved> {
+        if self.shared.enabled {
+            self.shared.policies.admit(name, namespace, purpose)?;
+        }
+        let cluster = self.shared.resolve(name)?;
+        if purpose == Purpose::Work && self.shared.reports.lacks(name, namespace) {
+            return Err(Unresolved::NoNamespace {
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+            });
+        }
+        Ok(cluster)
+    }
+
+    /// The cluster that a name has to lead to, where somebody has said so by hand.
+    pub fn pinned(&self, name: &str) -> Option<String> {
+        self.shared.policies.pinned(name)
+    }
+
+    /// The `TargetCluster` of a name, as it was last seen.
+    pub fn target_cluster(&self, name: &str) -> Option<Arc<TargetCluster>> {
+        self.shared.policies.objects.get(name)
+    }
+
+    /// Every `TargetCluster` by name, as it was last seen.
+    pub fn target_clusters(&self) -> BTreeMap<String, Arc<TargetCluster>> {
+        self.shared.policies.objects.all()
+    }
+
+    /// Whether the hub has `TargetCluster`s at all, and lets us read them.
+    pub fn shows_target_clusters(&self) -> bool {
+        self.shared.policies.objects.is_live()
+    }
+
+    /// Changes whenever a `TargetCluster` does.
+    pub fn target_clusters_changed(&self) -> watch::Receiver<u64> {
+        self.shared.policies.objects.changes()
+    }
+
+    /// How many resources name each cluster, by the namespace of the resources, for their status.
+    /// Clusters that are not among them have none.
+    pub fn set_dependents(&self, dependents: Dependents) {
+        self.shared.reports.set_dependents(dependents);
+    }
+
+    /// Enters what is left behind on a cluster into its ledger. Returns when that is written, or
+    /// cannot be within two seconds; it is tried on then.
+    pub async fn abandon(&self, name: &str, entry: Abandoned) {
+        if !self.shared.enabled {
+            return;
+        }
+        let owner = entry.uid.clone();
+        let reports = &self.shared.reports;
+        let mut changes = reports.changes();
+        reports.add(name, entry);
+        let written = changes.wait_for(|_| reports.is_written(name, &owner));
+        // What cannot be written now must not hold up who lets go.
+        let _ = tokio::time::timeout(LEDGER, written).await;
+    }
+
+    /// Strikes what owners of these UIDs left behind off a cluster's ledger.
+    pub fn strike(&self, name: &str, owners: impl IntoIterator<Item = String>) {
+        self.shared.reports.strike(name, owners);
     }
 
     /// Tells of each change of a registration that concerns who uses it. A receiver that lags
@@ -132,6 +233,10 @@ impl Registry {
     /// process starts anew: it owes every cluster the full time (contract: target clusters, the
     /// two abandonment windows).
     pub fn unresolved_for(&self, name: &str) -> Duration {
+        if self.shared.policies.is_paused(name) {
+            self.shared.clocks().remove(name);
+            return Duration::ZERO;
+        }
         match self.resolve(name) {
             Err(unresolved) if unresolved.may_abandon() => {
                 let mut clocks = self.shared.clocks();
@@ -198,11 +303,83 @@ impl Shared {
             clocks: Mutex::default(),
             attempted: watch::Sender::new(!enabled),
             started: Instant::now(),
+            policies: Policies::default(),
+            reports: Reports::default(),
             tasks,
         }
     }
 
-    fn resolve(&self, name: &str) -> Result<Arc<Cluster>, Unresolved> {
+    /// One that follows the policies on the hub; answers the names whose policy changes.
+    fn following(options: &RegistryOptions) -> (Self, mpsc::UnboundedReceiver<String>) {
+        let mut shared = Self::new(true);
+        let (tell_owner, policies) = mpsc::unbounded_channel();
+        let changes = shared.changes.clone();
+        let tell =
+            move |name: &str, before: Option<&TargetCluster>, now: Option<&TargetCluster>| {
+                if policy::differs(before, now) {
+                    // The owner may have ended, and nobody may be listening.
+                    let _ = tell_owner.send(name.to_owned());
+                    let _ = changes.send(ClusterChanged {
+                        name: name.to_owned(),
+                    });
+                }
+            };
+        let objects = Arc::new(Mirror::new(objects::read, tell));
+        let changes = shared.changes.clone();
+        let clusters = Arc::clone(&objects);
+        let tell = move |namespace: &str,
+                         before: Option<&policy::Labels>,
+                         now: Option<&policy::Labels>| {
+            for name in policy::regranted(&clusters.all(), namespace, before, now) {
+                let _ = changes.send(ClusterChanged { name });
+            }
+        };
+        let namespaces = Arc::new(Mirror::new(objects::labels, tell));
+        shared.policies = Policies::new(
+            objects,
+            namespaces,
+            options.require_grants,
+            options.client.max_in_flight,
+        );
+        (shared, policies)
+    }
+
+    pub(crate) fn published(&self) -> watch::Receiver<u64> {
+        self.published.subscribe()
+    }
+
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_attempted(&self) -> bool {
+        *self.attempted.borrow()
+    }
+
+    /// What a look at a cluster has brought. Who waits for a namespace is told that it is there, and
+    /// who does not know yet, that it is not.
+    pub(crate) fn found(&self, name: &str, findings: Findings) {
+        let lacked =
+            |reports: &Reports| reports.findings(name).map(|f| f.missing_namespaces.clone());
+        let before = lacked(&self.reports).unwrap_or_default();
+        self.reports.set_findings(name, findings);
+        if lacked(&self.reports).unwrap_or_default() != before {
+            let _ = self.changes.send(ClusterChanged {
+                name: name.to_owned(),
+            });
+        }
+    }
+
+    /// Every registration by name.
+    pub(crate) fn states(&self) -> BTreeMap<String, Arc<ClusterState>> {
+        let snapshot = self.snapshot.load();
+        let entries = snapshot.iter();
+        entries
+            .map(|(name, entry)| (name.clone(), entry.state.clone()))
+            .collect()
+    }
+
+    pub(crate) fn resolve(&self, name: &str) -> Result<Arc<Cluster>, Unresolved> {
         if !self.enabled {
             return Err(Unresolved::Disabled {
                 name: name.to_owned(),
@@ -227,6 +404,7 @@ impl Shared {
     /// From now on a name without a Secret is one that is not registered.
     pub(crate) fn set_listed(&self) {
         self.listed.store(true, Ordering::Release);
+        self.published.send_modify(|count| *count += 1);
     }
 
     fn clocks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
@@ -261,7 +439,9 @@ impl Shared {
     }
 
     pub(crate) fn set_attempted(&self) {
-        self.attempted.send_replace(true);
+        if !self.attempted.send_replace(true) {
+            self.published.send_modify(|count| *count += 1);
+        }
     }
 }
 

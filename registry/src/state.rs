@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::failure::Cause;
+use crate::{failure::Cause, target_cluster::CredentialStatus};
 
 /// State of a registration. It has one for as long as its Secret exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -53,6 +53,9 @@ pub struct ClusterState {
     pub version: Option<String>,
     /// Declared namespaces; empty means the whole cluster.
     pub namespaces: Vec<String>,
+    /// What it is spoken to with, and until when that is good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<CredentialStatus>,
     /// Generation of the connection in use, 0 if there is none. A changed token keeps it, any
     /// other change makes a new one.
     pub generation: u64,
@@ -113,6 +116,51 @@ pub enum Unresolved {
         /// When it is tried again.
         next_try: Option<Timestamp>,
     },
+    /// The namespace of who asks may not use it.
+    #[error(
+        "cluster {name:?} does not admit namespace {namespace:?} (NotGranted): nothing is written \
+         there until allowedNamespaces of its TargetCluster names it"
+    )]
+    NotGranted {
+        /// The name that was asked for.
+        name: String,
+        /// The namespace of who asked.
+        namespace: String,
+    },
+    /// Nothing may be written there for the time being.
+    #[error(
+        "cluster {name:?} is paused (Paused): nothing is written or deleted there until paused of \
+         its TargetCluster is unset"
+    )]
+    Paused {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The namespace does not exist there.
+    #[error(
+        "namespace {namespace:?} does not exist on cluster {name:?} (NamespaceMissing): create it \
+         there with `kubectl create namespace {namespace}`"
+    )]
+    NoNamespace {
+        /// The name that was asked for.
+        name: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// It is another cluster than the one that holds what was written under this name.
+    #[error(
+        "cluster {name:?} is {found} now, and this was written to {expected} (IdentityChanged): \
+         nothing is read or written there until the name leads back, or spec.identity of its \
+         TargetCluster approves of {found}"
+    )]
+    Moved {
+        /// The name that was asked for.
+        name: String,
+        /// The identity that was written to.
+        expected: String,
+        /// The identity it has now.
+        found: String,
+    },
 }
 
 // === impl State ===
@@ -165,6 +213,7 @@ impl ClusterState {
             uid: None,
             version: None,
             namespaces: Vec::new(),
+            credential: None,
             generation: 0,
         }
     }
@@ -202,7 +251,12 @@ impl Unresolved {
         match self {
             Self::Disabled { .. } | Self::NotRegistered { .. } => true,
             Self::Rejected { cause, .. } => cause.is_content(),
-            Self::Pending { .. } | Self::Lost { .. } => false,
+            Self::Pending { .. }
+            | Self::Lost { .. }
+            | Self::NotGranted { .. }
+            | Self::Paused { .. }
+            | Self::NoNamespace { .. }
+            | Self::Moved { .. } => false,
         }
     }
 
@@ -213,7 +267,11 @@ impl Unresolved {
             | Self::NotRegistered { name }
             | Self::Rejected { name, .. }
             | Self::Pending { name }
-            | Self::Lost { name, .. } => name,
+            | Self::Lost { name, .. }
+            | Self::NotGranted { name, .. }
+            | Self::Paused { name }
+            | Self::NoNamespace { name, .. }
+            | Self::Moved { name, .. } => name,
         }
     }
 }

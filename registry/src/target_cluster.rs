@@ -221,6 +221,16 @@ impl TargetCluster {
     }
 }
 
+// === impl AllowedNamespaces ===
+
+impl AllowedNamespaces {
+    /// Whether a namespace with these labels is admitted. Without labels, by its name alone.
+    pub fn admits(&self, namespace: &str, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let selected = |selector: &LabelSelector| labels.is_some_and(|l| selector.matches(l));
+        self.names.contains(namespace) || self.selector.as_ref().is_some_and(selected)
+    }
+}
+
 // === impl LabelSelector ===
 
 impl LabelSelector {

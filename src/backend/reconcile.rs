@@ -18,6 +18,7 @@ use glance_api::{
 };
 use kube::{Api, ResourceExt, runtime::controller::Action};
 use secrecy::ExposeSecret;
+use target_registry::Purpose;
 
 use crate::{
     cluster::{
@@ -66,7 +67,8 @@ async fn look(ctx: &Context, backend: &GlanceBackend) -> Findings {
     let Some(glance) = ctx.router.glance(&namespace, parent) else {
         return without_parent(backend, &namespace, parent);
     };
-    match ctx.settled_target(&glance).await {
+    // Nothing is written there, so a paused cluster is looked at as well.
+    match ctx.settled_target(&glance, Purpose::Read).await {
         Ok(target) => match credentials(backend, &target).await {
             Ok(verdict) if verdict.status == Status::True => {
                 projection(backend, &glance, &target, verdict).await

@@ -132,6 +132,14 @@ impl Owner {
         }
     }
 
+    /// Whether an object was certainly left by this very Glance: also when another of its name exists by now.
+    pub fn has_left(&self, meta: &ObjectMeta) -> bool {
+        let mark = |key| meta.annotations.as_ref()?.get(key);
+        self.claim(meta) == Claim::Mine
+            && mark(annotations::OWNER_UID) == Some(&self.uid)
+            && mark(annotations::HUB_UID) == self.hub_uid.as_ref()
+    }
+
     /// The patch that marks an object as a child of this Glance; what else it says about itself stays.
     pub fn mark(&self, meta: &ObjectMeta) -> Value {
         let mut patch = json!({ "metadata": { "uid": meta.uid } });

@@ -4,6 +4,7 @@
 //! metadata and in pages, because a namespace is shared. All kinds are tried before failures are joined (contract:
 //! target clusters, the sweep; deletion that cannot wedge).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use target_registry::Kind;
 
@@ -28,10 +29,23 @@ pub struct DatabaseObjects {
 impl Target {
     /// Deletes everything this Glance owns on its target. The objects that were deleted, as `Kind name`.
     pub async fn sweep(&self) -> Result<Vec<String>, StepError> {
+        self.sweep_where(|meta| self.owner.claim(meta) == Claim::Mine)
+            .await
+    }
+
+    /// The same of a Glance that is gone: only what bears its very mark.
+    pub async fn sweep_left_behind(&self) -> Result<Vec<String>, StepError> {
+        self.sweep_where(|meta| self.owner.has_left(meta)).await
+    }
+
+    async fn sweep_where(
+        &self,
+        is_meant: impl Fn(&ObjectMeta) -> bool + Sync,
+    ) -> Result<Vec<String>, StepError> {
         let mut deleted = Vec::new();
         let mut failures: Vec<StepError> = Vec::new();
         for child in CHILDREN {
-            match self.sweep_kind(&child.kind).await {
+            match self.sweep_kind(&child.kind, &is_meant).await {
                 Ok(names) => deleted.extend(names),
                 Err(error) => failures.push(error),
             }
@@ -69,6 +83,24 @@ impl Target {
         Ok(found)
     }
 
+    /// Of a namespace that is gone, with the rights that were granted in it, nothing is left to delete.
+    pub async fn or_void<T: Default>(&self, outcome: Result<T, StepError>) -> Result<T, StepError> {
+        match outcome {
+            Err(error)
+                if self.is_remote()
+                    && error.kind == ErrorKind::Forbidden
+                    && self
+                        .cluster
+                        .lacks_namespace(self.namespace())
+                        .await
+                        .unwrap_or(false) =>
+            {
+                Ok(T::default())
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Whether the cluster really does not serve a kind. Kinds that every cluster has are missing only where something
     /// else answers, a proxy whose route is gone as a rule: that must not pass for an empty cluster.
     async fn lacks(&self, kind: &Kind) -> bool {
@@ -87,7 +119,11 @@ impl Target {
         self.cluster.serves(kind).await.is_ok_and(|served| !served)
     }
 
-    async fn sweep_kind(&self, kind: &Kind) -> Result<Vec<String>, StepError> {
+    async fn sweep_kind(
+        &self,
+        kind: &Kind,
+        is_meant: &(impl Fn(&ObjectMeta) -> bool + Sync),
+    ) -> Result<Vec<String>, StepError> {
         let mut deleted = Vec::new();
         let mut token: Option<String> = None;
         let mut restarted = false;
@@ -119,7 +155,7 @@ impl Target {
                 }
             };
             for item in page.items {
-                if self.owner.claim(&item.metadata) != Claim::Mine {
+                if !is_meant(&item.metadata) {
                     continue;
                 }
                 let name = item.metadata.name.clone().unwrap_or_default();

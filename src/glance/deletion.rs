@@ -13,12 +13,13 @@ use glance_api::{
     },
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
-use target_registry::Unresolved;
+use target_registry::{Purpose, Unresolved, target_cluster::Abandoned};
 
 use super::finalizers;
 use crate::{
-    cluster::{Target, cluster_label, placed_on},
+    cluster::{Target, cluster_label, ownership::OWNER_KIND, placed_on},
     context::Context,
     duration::go_duration,
     names,
@@ -82,7 +83,8 @@ pub async fn run(
     let mut current = glance.clone();
     if finalizers::has(&current, FINALIZER) {
         if let Reach::Cluster(target) = &reach {
-            let found = target.delete_database(&current.name_any()).await?;
+            let found = target.delete_database(&current.name_any()).await;
+            let found = target.or_void(found).await?;
             if !found.deleted.is_empty() {
                 notices.push(Notice::normal(events::FINALIZING_DATABASE, FINALIZING));
                 return Ok(Progress::Hold(DATABASE_HOLD));
@@ -102,7 +104,7 @@ pub async fn run(
     }
     if finalizers::has(&current, REMOTE_CHILDREN) {
         if let Reach::Cluster(target) = &reach {
-            let deleted = target.sweep().await?;
+            let deleted = target.or_void(target.sweep().await).await?;
             tracing::info!(
                 namespace = current.namespace().as_deref().unwrap_or_default(),
                 name = %current.name_any(),
@@ -110,13 +112,19 @@ pub async fn run(
                 "swept the children"
             );
         } else {
+            let entry = abandoned(&current, ctx.now());
             notices.push(Notice::warning(
                 events::REMOTE_CHILDREN_ABANDONED,
                 format!(
-                    "{ABANDONED_CHILDREN}; left behind: {}",
-                    left_behind(&current)
+                    "{ABANDONED_CHILDREN}; left behind: in namespace {} of cluster {}: {}",
+                    entry.namespace,
+                    placed_on(&current).unwrap_or_default(),
+                    entry.objects.join(", ")
                 ),
             ));
+            if let Some(cluster) = placed_on(&current) {
+                ctx.registry.abandon(cluster, entry).await;
+            }
         }
         finalizers::release(api, &current, REMOTE_CHILDREN).await?;
     }
@@ -131,7 +139,7 @@ async fn reach(ctx: &Context, glance: &Glance) -> Reach {
     if placed_on(glance).is_some() && given_up {
         return Reach::Gone;
     }
-    match ctx.settled_target(glance).await {
+    match ctx.settled_target(glance, Purpose::Teardown).await {
         Ok(target) => Reach::Cluster(Box::new(target)),
         Err(unresolved) => {
             let cluster = placed_on(glance).unwrap_or_default();
@@ -188,6 +196,11 @@ impl Windows {
                 go_duration(self.abandon_after),
                 self.deadline(now)
             )
+        } else if matches!(
+            unresolved,
+            Unresolved::Paused { .. } | Unresolved::Moved { .. }
+        ) {
+            format!("holding the children on target cluster {cluster}: {unresolved}")
         } else {
             format!(
                 "target cluster {cluster} does not resolve; holding its children until it is back: {unresolved}"
@@ -211,10 +224,23 @@ fn since(then: Option<Timestamp>, now: Timestamp) -> Duration {
         .unwrap_or_default()
 }
 
+/// What a Glance leaves behind, for the ledger of its cluster.
+fn abandoned(glance: &Glance, now: Timestamp) -> Abandoned {
+    let status = glance.status.as_ref();
+    Abandoned {
+        kind: OWNER_KIND.to_owned(),
+        namespace: glance.namespace().unwrap_or_default(),
+        name: glance.name_any(),
+        uid: glance.uid().unwrap_or_default(),
+        cluster_uid: status.and_then(|status| status.target_cluster_uid.clone()),
+        abandoned_at: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+        objects: left_behind(glance),
+    }
+}
+
 /// Kinds and names of what a Glance has on its cluster, from its spec alone: the cluster cannot be asked.
-fn left_behind(glance: &Glance) -> String {
+fn left_behind(glance: &Glance) -> Vec<String> {
     let name = glance.name_any();
-    let namespace = glance.namespace().unwrap_or_default();
     let spec = &glance.spec;
     let mut objects = vec![
         format!("Deployment {name}"),
@@ -247,11 +273,7 @@ fn left_behind(glance: &Glance) -> String {
             .filter(|(there, _)| *there)
             .map(|(_, text)| text),
     );
-    format!(
-        "in namespace {namespace} of cluster {}: {}",
-        placed_on(glance).unwrap_or_default(),
-        objects.join(", ")
-    )
+    objects
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use glance_api::{
     glance::{Glance, GlanceStatus, UpgradePhase},
 };
 use kube::{Api, Resource, ResourceExt, runtime::controller::Action};
-use target_registry::Unresolved;
+use target_registry::{Purpose, Unresolved};
 
 use super::{
     deletion::{self, Progress},
@@ -42,7 +42,7 @@ pub async fn reconcile(ctx: &Context, glance: Arc<Glance>) -> Result<Action, Ste
     }
     // Which backends there are is known only once they are listed.
     ctx.router.listed().await;
-    match ctx.settled_target(&glance).await {
+    match ctx.settled_target(&glance, Purpose::Work).await {
         Err(unresolved) => {
             let summary = unavailable(ctx, &glance, &unresolved);
             persist_and_act(ctx, &api, glance, summary).await
@@ -53,7 +53,8 @@ pub async fn reconcile(ctx: &Context, glance: Arc<Glance>) -> Result<Action, Ste
                 None => glance,
             };
             ctx.glances.learn(Arc::clone(&glance));
-            let summary = pipeline(ctx, &glance, &target).await;
+            let mut summary = pipeline(ctx, &glance, &target).await;
+            summary.status.extend(placement(&glance, &target));
             persist_and_act(ctx, &api, glance, summary).await
         }
     }
@@ -147,6 +148,14 @@ async fn steps(
         let _: Result<(), Halt> = pass.fold(id, outcome);
     }
     Ok(())
+}
+
+/// Which cluster the children are on: the name may lead elsewhere one day.
+fn placement(glance: &Glance, target: &Target) -> Option<StatusChange> {
+    let uid = target.cluster.uid().filter(|_| target.is_remote())?;
+    let status = glance.status.as_ref();
+    let known = status.and_then(|status| status.target_cluster_uid.as_ref());
+    (known != Some(&uid)).then_some(StatusChange::TargetCluster(uid))
 }
 
 fn unavailable(ctx: &Context, glance: &Glance, unresolved: &Unresolved) -> Summary {
@@ -270,6 +279,7 @@ async fn persist_and_act(
 fn apply_change(status: &mut GlanceStatus, change: StatusChange) {
     match change {
         StatusChange::Endpoint(endpoint) => status.endpoint = Some(endpoint),
+        StatusChange::TargetCluster(uid) => status.target_cluster_uid = Some(uid),
         StatusChange::InstalledRelease(release) => status.installed_release = Some(release),
         StatusChange::UpgradePhase(phase) => status.upgrade_phase = Some(phase),
         StatusChange::UpgradeTo(release) => {

@@ -15,7 +15,7 @@ use kube::{
     core::DynamicObject,
     runtime::reflector::{ObjectRef, Store},
 };
-use target_registry::{Kind, LOCAL, Trigger};
+use target_registry::{Dependents, Kind, LOCAL, Trigger};
 use tokio::sync::watch;
 
 use super::{
@@ -49,6 +49,7 @@ pub struct Router {
     wake_backend: Trigger<ObjectRef<GlanceBackend>>,
     glances_listed: watch::Sender<bool>,
     backends_listed: watch::Sender<bool>,
+    placements: watch::Sender<u64>,
 }
 
 // === impl Router ===
@@ -70,6 +71,7 @@ impl Router {
             wake_backend,
             glances_listed: watch::Sender::new(false),
             backends_listed: watch::Sender::new(false),
+            placements: watch::Sender::new(0),
         }
     }
 
@@ -80,8 +82,28 @@ impl Router {
         let facts = (glance.uid(), placed_on(glance).map(str::to_owned));
         let before = self.with_seen(|seen| seen.parents.insert(key.clone(), facts.clone()));
         if before != Some(facts) {
+            self.placements.send_modify(|count| *count += 1);
             self.wake_backends_of(&key);
         }
+    }
+
+    /// Changes when a Glance comes or goes.
+    pub fn placements_changed(&self) -> watch::Receiver<u64> {
+        self.placements.subscribe()
+    }
+
+    /// How many Glances of each namespace name each target cluster.
+    pub fn placements(&self) -> Dependents {
+        let mut counts = Dependents::new();
+        self.with_seen(|seen| {
+            for ((namespace, _), (_, cluster)) in &seen.parents {
+                if let Some(cluster) = cluster {
+                    let of_cluster = counts.entry(cluster.clone()).or_default();
+                    *of_cluster.entry(namespace.clone()).or_default() += 1;
+                }
+            }
+        });
+        counts
     }
 
     /// A Glance is gone.
@@ -92,6 +114,7 @@ impl Router {
             seen.parents.remove(&key);
             seen.mounted.remove(&key);
         });
+        self.placements.send_modify(|count| *count += 1);
         self.wake_backends_of(&key);
     }
 

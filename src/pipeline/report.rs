@@ -43,6 +43,8 @@ pub struct Verdict {
 pub enum StatusChange {
     /// Sets `status.endpoint`.
     Endpoint(String),
+    /// Sets `status.targetClusterUID`.
+    TargetCluster(String),
     /// Sets `status.installedRelease`.
     InstalledRelease(String),
     /// Sets `status.upgradePhase`.

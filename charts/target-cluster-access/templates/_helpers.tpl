@@ -142,7 +142,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* Rights that no namespace holds. */}}
 {{- define "target-cluster-access.clusterRules" -}}
-{{- if eq .Values.profile "shared" }}
+{{- if or (eq .Values.profile "shared") .Values.readNamespaces }}
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]

@@ -84,6 +84,12 @@ const TARGET: [Rule; 12] = [
     ),
 ];
 
+/// What no namespace of a target holds: its identity, and the default store.
+const CLUSTER: [Rule; 2] = [
+    ("", &["namespaces"], READ),
+    ("external-secrets.io", &["clustersecretstores"], READ),
+];
+
 const NO_NAMESPACES: &str = "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)";
 
 /// One installation of a chart.
@@ -302,9 +308,8 @@ fn a_target_grants_by_default_exactly_what_glance_needs() {
     for object in objects.iter().filter(|o| o["kind"] == "Role") {
         assert_eq!(object["rules"], rules(&TARGET), "{object}");
     }
-    let stores: &[Rule] = &[("external-secrets.io", &["clustersecretstores"], READ)];
     let role = named(&objects, "ClusterRole", "edge-target-cluster-access");
-    assert_eq!(role["rules"], rules(stores));
+    assert_eq!(role["rules"], rules(&CLUSTER));
 
     let token = named(&objects, "Secret", "target-cluster-access-token");
     assert_eq!(token["type"], "kubernetes.io/service-account-token");
@@ -394,8 +399,24 @@ fn a_target_grants_its_whole_cluster_only_when_asked_to() {
     let objects = target(json!({"clusterWide": true})).render().unwrap();
     assert!(!objects.iter().any(|o| o["kind"] == "Role"));
     let role = named(&objects, "ClusterRole", "edge-target-cluster-access");
-    let stores: &[Rule] = &[("external-secrets.io", &["clustersecretstores"], READ)];
-    assert_eq!(role["rules"], rules(&[stores, &TARGET[..]].concat()));
+    assert_eq!(role["rules"], rules(&[&CLUSTER[..], &TARGET[..]].concat()));
+
+    let renewing = json!({"namespaces": ["openstack"], "renewCredentials": true});
+    let objects = target(renewing).render().unwrap();
+    let role = named(&objects, "Role", "edge-target-cluster-access-renewal");
+    assert_eq!(role["metadata"]["namespace"], "c5c3-access");
+    assert_eq!(
+        role["rules"],
+        json!([{
+            "apiGroups": [""], "resources": ["serviceaccounts/token"],
+            "resourceNames": ["target-cluster-access"], "verbs": ["create"],
+        }])
+    );
+
+    let blind = json!({"namespaces": ["openstack"], "readNamespaces": false});
+    let objects = target(blind).render().unwrap();
+    let role = named(&objects, "ClusterRole", "edge-target-cluster-access");
+    assert_eq!(role["rules"], rules(&CLUSTER[1..]));
 
     let listed = json!({"namespaces": ["openstack"], "createNamespaces": false});
     let objects = target(listed).render().unwrap();

@@ -26,7 +26,13 @@ mod features;
 #[cfg(test)]
 mod gateway;
 #[cfg(test)]
+mod grants;
+#[cfg(test)]
+mod identity;
+#[cfg(test)]
 mod kubeconfigs;
+#[cfg(test)]
+mod ledger;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
@@ -43,6 +49,8 @@ mod rotation;
 mod strangers;
 #[cfg(test)]
 mod suites;
+#[cfg(test)]
+mod target_cluster;
 #[cfg(test)]
 mod targets;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use kube::client::ConfigExt as _;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Message;
@@ -15,6 +15,7 @@ use crate::{
     client::{Connection, Credential, Shared as Keepsakes},
     cluster::{Identity, Parts},
     failure::{cause_of, error_text},
+    permits::Permits,
 };
 
 /// One content of a registration that is being tried.
@@ -30,7 +31,7 @@ pub(super) enum Goal {
     /// A new generation, beside the one in use.
     Connect {
         generation: u64,
-        permits: Arc<Semaphore>,
+        permits: Arc<Permits>,
         keepsakes: Keepsakes,
     },
     /// The generation in use with another token, if the server accepts it.
@@ -71,7 +72,7 @@ pub(super) async fn run(
     goal: Goal,
     after: Option<Timestamp>,
     options: Arc<RegistryOptions>,
-    gate: Arc<Semaphore>,
+    (gate, mut settled): (Arc<Semaphore>, watch::Receiver<bool>),
     inbox: mpsc::UnboundedSender<Message>,
 ) {
     let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
@@ -113,6 +114,8 @@ pub(super) async fn run(
                 )
             }
         };
+        // Who may answer is known only with the policies. An error says that nobody waits any more.
+        let _ = settled.wait_for(|settled| *settled).await;
         // Nobody listens when the owner has ended; then this task is about to end as well.
         let _ = inbox.send(Message::Report(Report {
             attempt: attempt.clone(),

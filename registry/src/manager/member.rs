@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use tokio::sync::Semaphore;
-
 use super::attempt::Attempt;
 use crate::{
     Cause, Cluster, ClusterState, Registration, RegistryOptions, State,
     client::{Shared as Keepsakes, Throttle},
     metrics::ClusterMetrics,
+    permits::Permits,
     registration::ContentHash,
     registry::Entry,
 };
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 /// Why a registration is not as it should be: the kind, in words, and when it is tried again.
 pub(super) type Trouble = (Cause, String, Option<Timestamp>);
@@ -30,7 +30,14 @@ pub(super) struct Member {
     /// The cluster this name has led to so far.
     pub(super) pin: Option<String>,
     pub(super) keepsakes: Keepsakes,
-    pub(super) permits: Arc<Semaphore>,
+    pub(super) permits: Arc<Permits>,
+    /// Whether its `TargetCluster` may say where the name has led to: it was registered before this
+    /// process began.
+    pub(super) inherits: bool,
+    /// The registration whose token is being renewed, and what ends that.
+    pub(super) renewal: Option<(Arc<Registration>, CancellationToken)>,
+    /// What led to another cluster than it should.
+    pub(super) stranger: Option<Arc<Registration>>,
 }
 
 // === impl Member ===
@@ -48,7 +55,10 @@ impl Member {
                 throttle: Arc::new(Throttle::default()),
                 metrics: ClusterMetrics::target(name, options.client.metrics.clone()),
             },
-            permits: Arc::new(Semaphore::new(options.client.max_in_flight)),
+            permits: Permits::new(options.client.max_in_flight),
+            inherits: false,
+            renewal: None,
+            stranger: None,
         }
     }
 
@@ -85,6 +95,7 @@ impl Member {
             uid: self.pin.clone(),
             version: cluster.as_ref().and_then(|cluster| cluster.version()),
             namespaces: namespaces.into_iter().flatten().cloned().collect(),
+            credential: registration.map(|registration| registration.credential().clone()),
             generation: cluster.as_ref().map_or(0, |cluster| cluster.generation()),
         };
         // A further failed try concerns nobody who waits; another refusal does, for it says what to
@@ -94,6 +105,10 @@ impl Member {
             || state == State::Connected
             || (state == State::Rejected && old.detail != next.detail);
         self.keepsakes.metrics.state(state);
+        let expires = next.credential.as_ref().and_then(|c| c.expires_at.as_ref());
+        self.keepsakes
+            .metrics
+            .expiry(expires.map(|time| time.0.as_second()));
         self.state = next.clone();
         let state = Arc::new(next);
         (Entry { state, cluster }, notify)

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use tokio::sync::mpsc;
 
@@ -17,6 +18,7 @@ use crate::{
         leg::{self, Sink},
     },
     is_registration,
+    renewal::Renewed,
 };
 
 const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
@@ -72,6 +74,13 @@ impl Sink for IntoOwner {
         let Some(name) = object.metadata.name.clone() else {
             return;
         };
+        if Renewed::is_labelled(&object.metadata) {
+            let secret = object.try_parse::<Secret>().ok();
+            if let Some(renewed) = secret.as_ref().and_then(Renewed::read) {
+                self.tell(Message::Renewed(Box::new(renewed)));
+            }
+            return;
+        }
         if !is_registration(&object.metadata) {
             self.tell(Message::Removed(name));
             return;

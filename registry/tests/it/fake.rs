@@ -49,6 +49,8 @@ struct Inner {
     /// `group/version` to kinds and plurals.
     served: BTreeMap<String, BTreeMap<String, String>>,
     tokens: BTreeSet<String>,
+    /// What a token request is answered with.
+    next_token: Option<String>,
     faults: Vec<(String, Fault)>,
     log: Vec<Call>,
     page: usize,
@@ -237,6 +239,11 @@ impl Fake {
         self.inner().tokens = tokens.iter().map(|token| (*token).to_owned()).collect();
     }
 
+    /// What a token request is answered with from now on.
+    pub fn grant(&self, token: &str) {
+        self.inner().next_token = Some(token.to_owned());
+    }
+
     /// Objects per page of a list, whatever was asked for.
     pub fn set_page(&self, page: usize) {
         self.inner().page = page;
@@ -375,7 +382,9 @@ impl Inner {
 
 async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
     let call = Call::of(&request);
-    drop(request);
+    let method = request.method().clone();
+    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await;
+    let body = body.unwrap_or_default();
     let (fault, accepted) = {
         let mut inner = api.inner.lock().unwrap();
         inner.log.push(call.clone());
@@ -421,7 +430,36 @@ async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
     if !accepted {
         return status(401, "Unauthorized");
     }
+    if method != http::Method::GET
+        && let Some(answer) = write(&api, &call, &body)
+    {
+        return answer;
+    }
     route(&api, &call)
+}
+
+/// A token request, or an object that is written; everything else is no write to this server.
+fn write(api: &Arc<Api>, call: &Call, body: &[u8]) -> Option<Response> {
+    let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
+    let body: Value = serde_json::from_slice(body).ok()?;
+    match parts.as_slice() {
+        [.., "serviceaccounts", _, "token"] => {
+            let token = api.inner.lock().unwrap().next_token.clone()?;
+            let mut answer = body;
+            answer["status"] =
+                json!({"token": token, "expirationTimestamp": "2100-01-01T00:00:00Z"});
+            Some(json_body(&answer))
+        }
+        ["api", "v1", "namespaces", namespace, "secrets", name] => {
+            api.inner
+                .lock()
+                .unwrap()
+                .put("v1/secrets", namespace, name, body.clone());
+            api.changed.send_modify(|count| *count += 1);
+            Some(json_body(&body))
+        }
+        _ => None,
+    }
 }
 
 fn route(api: &Arc<Api>, call: &Call) -> Response {

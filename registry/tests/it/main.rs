@@ -10,6 +10,8 @@ mod fake;
 #[cfg(test)]
 mod informers;
 #[cfg(test)]
+mod policies;
+#[cfg(test)]
 mod registrations;
 
 #[cfg(test)]

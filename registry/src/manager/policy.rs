@@ -1,0 +1,88 @@
+//! What policy says about a registration: which cluster it must lead to, and how much may be under way.
+
+use std::sync::Arc;
+
+use super::{Owner, member::Member};
+use crate::{Cause, Registration, State};
+
+impl Owner {
+    /// A registration that was not there before.
+    pub(super) fn newcomer(&self, name: &str) -> Member {
+        let mut member = Member::new(name, &self.options);
+        member.permits.set_limit(self.shared.policies.limit(name));
+        // A Secret that is created later, or anew, is trusted anew.
+        member.inherits = !self.listed;
+        member
+    }
+
+    /// The policy of a cluster is another one now.
+    pub(super) fn follow_policy(&mut self, name: &str) {
+        let Some(mut member) = self.members.remove(name) else {
+            return;
+        };
+        member.permits.set_limit(self.shared.policies.limit(name));
+        let wanted = self.shared.policies.pinned(name);
+        if let Some(registration) = member.stranger.clone() {
+            if wanted.is_some() {
+                // What was refused may be what is wanted now.
+                member.stranger = None;
+                self.attempt(&mut member, registration, None);
+                self.publish(&mut member, State::Pending, None);
+            }
+        } else if let (Some(wanted), Some(led), Some((_, registration))) =
+            (wanted, member.pin.clone(), member.current.clone())
+            && wanted != led
+        {
+            self.reject(&mut member, registration, &wanted, &led);
+        }
+        self.plan_renewal(&mut member);
+        self.members.insert(name.to_owned(), member);
+    }
+
+    /// Whether this is the cluster the name has to lead to: the one that was named by hand, else the
+    /// one it has led to before.
+    pub(super) fn identify(
+        &self,
+        member: &mut Member,
+        registration: &Arc<Registration>,
+        uid: Option<&str>,
+    ) -> bool {
+        let policies = &self.shared.policies;
+        let name = &member.state.name;
+        let pin = policies
+            .pinned(name)
+            .or_else(|| member.pin.clone())
+            .or_else(|| policies.seen(name).filter(|_| member.inherits));
+        match (pin, uid) {
+            (Some(pin), Some(uid)) if pin != uid => {
+                // Shown as what it should be, also where no process has seen it.
+                member.pin.get_or_insert(pin.clone());
+                self.reject(member, registration.clone(), &pin, uid);
+                return false;
+            }
+            (_, Some(uid)) => member.pin = Some(uid.to_owned()),
+            (_, None) => {}
+        }
+        member.stranger = None;
+        true
+    }
+
+    fn reject(&self, member: &mut Member, led: Arc<Registration>, wanted: &str, uid: &str) {
+        let detail = format!(
+            "the registration leads to cluster {uid} and has to lead to {wanted}; write back what \
+             leads there, or, if the other cluster is meant, set spec.identity of the TargetCluster \
+             {:?} to {uid}, or delete the Secret and create it again",
+            member.state.name
+        );
+        tracing::error!(cluster = member.state.name, "{detail}");
+        member.keepsakes.metrics.engagement("refused");
+        member.give_up();
+        self.disengage(member);
+        member.stranger = Some(led);
+        self.publish(
+            member,
+            State::Rejected,
+            Some((Cause::IdentityChanged, detail, None)),
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Tokens that are renewed: used in the place of the one in the registration they stand for.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Owner, member::Member};
+use crate::{
+    Registration,
+    renewal::{self, Renewed},
+};
+
+impl Owner {
+    /// A renewed token has been written.
+    pub(super) fn renewed(&mut self, renewed: Renewed) {
+        let name = renewed.name.clone();
+        self.renewals.insert(name.clone(), renewed);
+        let Some(mut member) = self.members.remove(&name) else {
+            return;
+        };
+        let in_use = member.current.as_ref().map(|(_, current)| current.clone());
+        let tried = member.attempt.as_ref().map(|a| a.registration.clone());
+        if let Some(present) = tried.or(in_use) {
+            let next = self.with_renewal(present.clone());
+            if !Arc::ptr_eq(&present, &next) {
+                member.give_up();
+                self.attempt(&mut member, next, None);
+            }
+        }
+        self.members.insert(name, member);
+    }
+
+    /// A registration with its renewed token, if there is one that is still good.
+    pub(super) fn with_renewal(&self, registration: Arc<Registration>) -> Arc<Registration> {
+        let stands_in = |renewed: &&Renewed| {
+            renewed.stands_for == registration.content_hash().to_string()
+                && registration.access.credential.as_ref() != Some(&renewed.header)
+        };
+        let Some(renewed) = self.renewals.get(registration.name()).filter(stands_in) else {
+            return registration;
+        };
+        let next = registration.renewed(renewed.header.clone());
+        let expires = |r: &Registration| r.credential().expires_at.as_ref().map(|time| time.0);
+        match (expires(&next), expires(&registration)) {
+            (Some(end), _) if end <= Timestamp::now() => registration,
+            // An older one that is told of late.
+            (Some(end), Some(present)) if end <= present => registration,
+            _ => Arc::new(next),
+        }
+    }
+
+    /// What to use when a renewed token is not accepted.
+    pub(super) fn without_renewal(
+        &mut self,
+        registration: &Registration,
+    ) -> Option<Arc<Registration>> {
+        let original = registration.original()?;
+        self.renewals.remove(registration.name());
+        Some(Arc::new(original))
+    }
+
+    /// Sees to the renewal of the token in use, if that is wanted and was not yet.
+    pub(super) fn plan_renewal(&self, member: &mut Member) {
+        let wanted = self.shared.policies.renews(&member.state.name);
+        let Some((cluster, registration)) = member.current.clone().filter(|_| wanted) else {
+            if let Some((_, stop)) = member.renewal.take() {
+                stop.cancel();
+            }
+            return;
+        };
+        let known = member.renewal.as_ref();
+        if known.is_some_and(|(known, _)| Arc::ptr_eq(known, &registration)) {
+            return;
+        }
+        if let Some((_, stop)) = member.renewal.take() {
+            stop.cancel();
+        }
+        let stop = cluster.stop_token().child_token();
+        let run = renewal::run(
+            self.shelf.clone(),
+            Arc::downgrade(&cluster),
+            registration.clone(),
+        );
+        let stopped = stop.clone();
+        cluster.spawn(async move {
+            stopped.run_until_cancelled(run).await;
+        });
+        member.renewal = Some((registration, stop));
+    }
+}

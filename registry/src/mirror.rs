@@ -1,0 +1,249 @@
+//! A kind on the hub in memory, reduced to what its reader makes of each object.
+//!
+//! Beside [`Informer`](crate::Informer), which watches what a cluster declares: the registry's own
+//! objects may lie outside of that.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use kube::api::DynamicObject;
+use tokio::sync::watch;
+
+use crate::informer::{Phase, leg::Sink};
+
+/// What is known of the objects, by name.
+pub(crate) struct Mirror<T> {
+    items: ArcSwap<BTreeMap<String, Item<T>>>,
+    listed: Mutex<BTreeSet<String>>,
+    phase: watch::Sender<Phase>,
+    changed: watch::Sender<u64>,
+    read: fn(DynamicObject) -> Option<T>,
+    /// Told of each change.
+    tell: Box<Tell<T>>,
+}
+
+/// Is told the name of an object, what it was and what it is.
+type Tell<T> = dyn Fn(&str, Option<&T>, Option<&T>) + Send + Sync;
+
+struct Item<T> {
+    version: u64,
+    value: Arc<T>,
+}
+
+impl<T> Clone for Item<T> {
+    fn clone(&self) -> Self {
+        Self {
+            version: self.version,
+            value: Arc::clone(&self.value),
+        }
+    }
+}
+
+// === impl Mirror ===
+
+impl<T> Mirror<T> {
+    pub(crate) fn new(
+        read: fn(DynamicObject) -> Option<T>,
+        tell: impl Fn(&str, Option<&T>, Option<&T>) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            items: ArcSwap::default(),
+            listed: Mutex::default(),
+            phase: watch::Sender::new(Phase::Starting),
+            changed: watch::Sender::new(0),
+            read,
+            tell: Box::new(tell),
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.items.load().get(name).map(|item| item.value.clone())
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<String, Arc<T>> {
+        let items = self.items.load();
+        let pairs = items.iter();
+        pairs
+            .map(|(name, item)| (name.clone(), item.value.clone()))
+            .collect()
+    }
+
+    /// Changes with every change of an object.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Whether the hub serves the kind and lets us read it.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Synced | Phase::Failing(_))
+    }
+
+    /// Folds in an object from the watch or the answer to an own write; older news are ignored.
+    pub(crate) fn fold(&self, object: DynamicObject) {
+        let Some(name) = object.metadata.name.clone() else {
+            return;
+        };
+        let version = version(&object);
+        let Some(value) = (self.read)(object) else {
+            // What cannot be read must not look as if it were not there.
+            tracing::error!(
+                name,
+                "an object cannot be decoded and is left as it was known"
+            );
+            return;
+        };
+        let item = Item {
+            version,
+            value: Arc::new(value),
+        };
+        let before = self.change(|items| {
+            let known = items.get(&name).cloned();
+            if known.as_ref().is_some_and(|known| known.version >= version) {
+                return Err(());
+            }
+            items.insert(name.clone(), item.clone());
+            Ok(known)
+        });
+        if let Ok(before) = before {
+            let before = before.as_ref().map(|item| &*item.value);
+            (self.tell)(&name, before, Some(&item.value));
+        }
+    }
+
+    /// Forgets an object that is certainly gone.
+    pub(crate) fn forget(&self, name: &str) {
+        let before = self.change(|items| items.remove(name).ok_or(()));
+        if let Ok(before) = before {
+            (self.tell)(name, Some(&before.value), None);
+        }
+    }
+
+    /// Changes the map in one step; an error leaves it.
+    fn change<R>(
+        &self,
+        act: impl Fn(&mut BTreeMap<String, Item<T>>) -> Result<R, ()>,
+    ) -> Result<R, ()> {
+        let mut answer = Err(());
+        self.items.rcu(|items| {
+            let mut next = BTreeMap::clone(items);
+            answer = act(&mut next);
+            if answer.is_ok() {
+                Arc::new(next)
+            } else {
+                Arc::clone(items)
+            }
+        });
+        if answer.is_ok() {
+            self.changed.send_modify(|count| *count += 1);
+        }
+        answer
+    }
+
+    fn listed(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send + Sync> Sink for Mirror<T> {
+    fn begin(&self) {
+        self.listed().clear();
+    }
+
+    fn put(&self, object: DynamicObject, listed: bool) {
+        if listed && let Some(name) = object.metadata.name.clone() {
+            self.listed().insert(name);
+        }
+        self.fold(object);
+    }
+
+    fn remove(&self, object: DynamicObject) {
+        if let Some(name) = object.metadata.name {
+            self.forget(&name);
+        }
+    }
+
+    fn end(&self) {
+        let listed = std::mem::take(&mut *self.listed());
+        for name in self.all().into_keys() {
+            if !listed.contains(&name) {
+                self.forget(&name);
+            }
+        }
+    }
+
+    fn served(&self) {}
+
+    fn gone(&self) {
+        for name in self.all().into_keys() {
+            self.forget(&name);
+        }
+    }
+
+    fn phase(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let is_news = *now != phase;
+            *now = phase;
+            is_news
+        });
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+/// Versions of one kind compare as numbers on every server we support.
+fn version(object: &DynamicObject) -> u64 {
+    let version = object.metadata.resource_version.as_deref();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, version: &str) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": name, "resourceVersion": version, "labels": { "v": version } },
+        }))
+        .unwrap()
+    }
+
+    fn mirror() -> Mirror<BTreeMap<String, String>> {
+        Mirror::new(
+            |object| Some(object.metadata.labels.unwrap_or_default()),
+            |_, _, _| {},
+        )
+    }
+
+    #[test]
+    fn an_own_write_is_not_undone_by_older_news() {
+        let mirror = mirror();
+        mirror.fold(object("blue", "10"));
+        mirror.put(object("blue", "9"), false);
+        assert_eq!(mirror.get("blue").unwrap()["v"], "10");
+        mirror.put(object("blue", "11"), false);
+        assert_eq!(mirror.get("blue").unwrap()["v"], "11");
+    }
+
+    #[test]
+    fn what_a_new_list_lacks_is_gone() {
+        let mirror = mirror();
+        mirror.fold(object("blue", "1"));
+        mirror.fold(object("green", "1"));
+        mirror.begin();
+        mirror.put(object("green", "1"), true);
+        mirror.end();
+        assert!(mirror.get("blue").is_none());
+        assert!(mirror.get("green").is_some());
+    }
+}

@@ -1,0 +1,271 @@
+//! Renews the token of a registration before it expires, through a token request on its own cluster.
+//!
+//! The renewed token is kept in a Secret of its own, which names the registration content it stands
+//! for: a registration that is written anew goes before it. The registration itself is never changed.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use data_encoding::HEXLOWER;
+use http::HeaderValue;
+use jiff::Timestamp;
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{Secret, ServiceAccount},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    Cluster, Registration, failure::error_text, registration::Claims,
+    target_cluster::MANAGED_BY_LABEL,
+};
+
+/// Label of a Secret with a renewed token; its value is the name of the registration.
+pub const RENEWAL_LABEL: &str = "clusters.openstack.c5c3.io/renews";
+
+/// Data key of the token.
+const TOKEN: &str = "token";
+
+/// Data key of the hash of the registration the token stands in for.
+const STANDS_FOR: &str = "registration";
+
+/// The shortest life a cluster grants.
+const SHORTEST_LIFE: i64 = 600;
+
+/// A renewed token, as its Secret says.
+#[derive(Clone)]
+pub(crate) struct Renewed {
+    pub(crate) name: String,
+    /// Hash of the content of the registration.
+    pub(crate) stands_for: String,
+    pub(crate) header: HeaderValue,
+}
+
+/// Where renewed tokens are written.
+#[derive(Clone)]
+pub(crate) struct Shelf {
+    pub(crate) hub: Client,
+    pub(crate) namespace: String,
+    pub(crate) program: String,
+}
+
+// === impl Renewed ===
+
+impl Renewed {
+    /// Reads a Secret; `None` when it is none of these.
+    pub(crate) fn read(secret: &Secret) -> Option<Self> {
+        let labels = secret.metadata.labels.as_ref()?;
+        let name = labels.get(RENEWAL_LABEL)?.clone();
+        let data = secret.data.as_ref()?;
+        let text = |key| std::str::from_utf8(&data.get(key)?.0).ok();
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", text(TOKEN)?)).ok()?;
+        header.set_sensitive(true);
+        Some(Self {
+            name,
+            stands_for: text(STANDS_FOR)?.to_owned(),
+            header,
+        })
+    }
+
+    /// Whether the Secret is labelled as one of these.
+    pub(crate) fn is_labelled(metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(RENEWAL_LABEL))
+    }
+}
+
+/// Renews one token, however often that has to be tried. The new one arrives with its Secret.
+pub(crate) async fn run(shelf: Shelf, cluster: Weak<Cluster>, registration: Arc<Registration>) {
+    let Some(claims) = registration.claims() else {
+        return;
+    };
+    let due = due(&claims, share(registration.name()));
+    let pause = due.duration_since(Timestamp::now());
+    tokio::time::sleep(Duration::try_from(pause).unwrap_or_default()).await;
+    loop {
+        let Some(present) = cluster.upgrade() else {
+            return;
+        };
+        let name = present.name().to_owned();
+        match renew(&shelf, &present, &registration, &claims).await {
+            Ok(()) => {
+                tracing::info!(cluster = name, "renewed the token");
+                return;
+            }
+            Err(error) => {
+                let text = error_text(&error);
+                tracing::warn!(cluster = name, error = text, "cannot renew the token");
+            }
+        }
+        drop(present);
+        tokio::time::sleep(retry(&claims, Timestamp::now())).await;
+    }
+}
+
+async fn renew(
+    shelf: &Shelf,
+    cluster: &Cluster,
+    registration: &Registration,
+    claims: &Claims,
+) -> Result<(), kube::Error> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), &claims.namespace);
+    let wish = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(life(claims).max(SHORTEST_LIFE)),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(&claims.account, &PostParams::default(), &wish)
+        .await?;
+    let Some(status) = answer.status else {
+        return Err(kube::Error::Service("the cluster gave no token".into()));
+    };
+    let name = secret_name(registration.name());
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(shelf.namespace.clone()),
+            labels: Some(
+                [
+                    (RENEWAL_LABEL.to_owned(), registration.name().to_owned()),
+                    (MANAGED_BY_LABEL.to_owned(), shelf.program.clone()),
+                ]
+                .into(),
+            ),
+            // It goes with its registration.
+            owner_references: registration.uid().map(|uid| {
+                vec![OwnerReference {
+                    api_version: "v1".to_owned(),
+                    kind: "Secret".to_owned(),
+                    name: registration.name().to_owned(),
+                    uid: uid.to_owned(),
+                    ..OwnerReference::default()
+                }]
+            }),
+            ..ObjectMeta::default()
+        },
+        data: Some(
+            [
+                (TOKEN.to_owned(), ByteString(status.token.into_bytes())),
+                (
+                    STANDS_FOR.to_owned(),
+                    ByteString(registration.content_hash().to_string().into_bytes()),
+                ),
+            ]
+            .into(),
+        ),
+        ..Secret::default()
+    };
+    let secrets: Api<Secret> = Api::namespaced(shelf.hub.clone(), &shelf.namespace);
+    let params = PatchParams::apply(&shelf.program).force();
+    secrets
+        .patch(&name, &params, &Patch::Apply(&secret))
+        .await?;
+    Ok(())
+}
+
+/// The name of the Secret for the renewed token of a registration.
+fn secret_name(registration: &str) -> String {
+    const SUFFIX: &str = "-renewed-token";
+    let mut name = registration.to_owned();
+    name.truncate(253 - SUFFIX.len());
+    name + SUFFIX
+}
+
+/// When a token is renewed: after half of its life at the earliest and four fifths at the latest, so
+/// that a fleet of one age does not come at once.
+fn due(claims: &Claims, share: f64) -> Timestamp {
+    let fraction = 0.5 + 0.3 * share;
+    #[allow(clippy::cast_precision_loss, reason = "lives are far shorter")]
+    let wait = Duration::try_from_secs_f64(life(claims) as f64 * fraction).unwrap_or_default();
+    claims.issued.saturating_add(wait).unwrap_or(claims.expires)
+}
+
+/// Seconds.
+fn life(claims: &Claims) -> i64 {
+    (claims.expires.as_second() - claims.issued.as_second()).max(0)
+}
+
+/// A tenth of what is left, within reason.
+fn retry(claims: &Claims, now: Timestamp) -> Duration {
+    let left = Duration::try_from(claims.expires.duration_since(now)).unwrap_or_default();
+    (left / 10).clamp(Duration::from_secs(1), Duration::from_mins(5))
+}
+
+/// A number from 0 to 1 that is the same for one name always.
+fn share(name: &str) -> f64 {
+    let hash = Sha256::digest(name.as_bytes());
+    let text = HEXLOWER.encode(&hash[..2]);
+    f64::from(u16::from_str_radix(&text, 16).unwrap_or_default()) / f64::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn claims(life: i64) -> Claims {
+        let issued = Timestamp::from_second(1_800_000_000).unwrap();
+        Claims {
+            namespace: "access".into(),
+            account: "hub".into(),
+            issued,
+            expires: issued + SignedDuration::from_secs(life),
+        }
+    }
+
+    #[test]
+    fn a_token_is_renewed_well_before_its_end_and_not_all_at_once() {
+        let claims = claims(1000);
+        let after = |share| due(&claims, share).as_second() - claims.issued.as_second();
+        assert_eq!(after(0.0), 500);
+        assert_eq!(after(1.0), 800);
+        let shares: std::collections::BTreeSet<_> = ["edge-1", "edge-2", "edge-3"]
+            .map(|name| after(share(name)))
+            .into();
+        assert_eq!(shares.len(), 3);
+    }
+
+    #[test]
+    fn a_renewal_that_fails_is_tried_again_before_the_end() {
+        let claims = claims(1000);
+        let at = |second| claims.issued + SignedDuration::from_secs(second);
+        assert_eq!(retry(&claims, at(800)), Duration::from_secs(20));
+        assert_eq!(retry(&claims, at(1200)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_renewed_token_names_what_it_stands_for() {
+        let secret = |label: &str| Secret {
+            metadata: ObjectMeta {
+                labels: Some([(label.to_owned(), "blue".to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some(
+                [
+                    (TOKEN.to_owned(), ByteString("abc".into())),
+                    (STANDS_FOR.to_owned(), ByteString("00ff".into())),
+                ]
+                .into(),
+            ),
+            ..Secret::default()
+        };
+        let renewed = Renewed::read(&secret(RENEWAL_LABEL)).unwrap();
+        assert_eq!((&*renewed.name, &*renewed.stands_for), ("blue", "00ff"));
+        assert_eq!(renewed.header, "Bearer abc");
+        assert!(Renewed::read(&secret("another")).is_none());
+    }
+}

@@ -1,0 +1,188 @@
+//! What a `TargetCluster` beside the Secret changes.
+
+use std::{sync::Arc, time::Duration};
+
+use data_encoding::BASE64URL_NOPAD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use target_registry::{Cause, Cluster, Purpose, Registry, RegistryOptions, State, Unresolved};
+use tokio_util::sync::CancellationToken;
+
+use crate::{eventually, fake::Fake};
+
+const LIMIT: Duration = Duration::from_secs(8);
+
+/// A registry over a hub; stopped when it is dropped.
+struct Process {
+    registry: Registry,
+    stop: CancellationToken,
+    _hub: Arc<Cluster>,
+}
+
+impl Process {
+    fn start(hub: &Fake) -> Self {
+        let mut options = RegistryOptions::new("clusters");
+        options.allow_insecure = true;
+        let cluster = Cluster::hub(hub.config(), None, &options.client).unwrap();
+        let stop = CancellationToken::new();
+        let registry = Registry::start(&cluster, options, stop.clone());
+        Self {
+            registry,
+            stop,
+            _hub: cluster,
+        }
+    }
+
+    async fn until(&self, state: State, cause: Option<Cause>) {
+        eventually(&format!("{state} {cause:?}"), LIMIT, || {
+            let known = self.registry.snapshot();
+            known
+                .iter()
+                .any(|now| now.name == "blue" && now.state == state && now.cause == cause)
+                .then_some(())
+        })
+        .await;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn hub() -> Fake {
+    let hub = Fake::start();
+    hub.serve(
+        "clusters.openstack.c5c3.io/v1alpha1",
+        "TargetCluster",
+        "targetclusters",
+    );
+    hub
+}
+
+fn policy(hub: &Fake, spec: &Value, status: &Value) {
+    let rest = json!({
+        "apiVersion": "clusters.openstack.c5c3.io/v1alpha1", "kind": "TargetCluster",
+        "spec": spec, "status": status,
+    });
+    let resource = "clusters.openstack.c5c3.io/v1alpha1/targetclusters";
+    hub.put(resource, "clusters", "blue", rest);
+}
+
+/// A token of a service account that was issued now.
+fn token(number: u8, seconds: i64) -> String {
+    let now = Timestamp::now().as_second();
+    let part = |value: Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
+    let claims = json!({
+        "sub": "system:serviceaccount:access:hub", "iat": now, "exp": now + seconds, "jti": number,
+    });
+    format!("{}.{}.c2ln", part(json!({"alg": "RS256"})), part(claims))
+}
+
+#[tokio::test]
+async fn a_grant_and_a_pause_hold_from_the_first_moment_on() {
+    let (hub, blue) = (hub(), Fake::start());
+    policy(
+        &hub,
+        &json!({"allowedNamespaces": {"names": ["tenant"]}}),
+        &json!({}),
+    );
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
+    let process = Process::start(&hub);
+    let ask = |namespace, purpose| process.registry.resolve_for("blue", namespace, purpose);
+    eventually("a verdict", LIMIT, || {
+        match ask("stranger", Purpose::Work) {
+            Err(Unresolved::NotGranted { .. }) => Some(()),
+            Err(Unresolved::Pending { .. }) => None,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    process.until(State::Connected, None).await;
+    assert!(ask("tenant", Purpose::Work).is_ok());
+    policy(&hub, &json!({"paused": true, "maxInFlight": 1}), &json!({}));
+    eventually("the pause", LIMIT, || {
+        matches!(ask("tenant", Purpose::Work), Err(Unresolved::Paused { .. })).then_some(())
+    })
+    .await;
+    let cluster = ask("tenant", Purpose::Read).unwrap();
+    let permit = cluster.try_permit();
+    assert!(
+        permit.is_some() && cluster.try_permit().is_none(),
+        "one at a time"
+    );
+}
+
+#[tokio::test]
+async fn where_a_name_has_led_outlives_the_process() {
+    let (hub, blue) = (hub(), Fake::start());
+    policy(&hub, &json!({}), &json!({"clusterUID": "another"}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
+    let process = Process::start(&hub);
+    process
+        .until(State::Rejected, Some(Cause::IdentityChanged))
+        .await;
+    let uid = format!("uid-of-{}", blue.url);
+    policy(
+        &hub,
+        &json!({"identity": uid}),
+        &json!({"clusterUID": "another"}),
+    );
+    process.until(State::Connected, None).await;
+    policy(
+        &hub,
+        &json!({"identity": "another"}),
+        &json!({"clusterUID": uid}),
+    );
+    process
+        .until(State::Rejected, Some(Cause::IdentityChanged))
+        .await;
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_it_ends_and_the_next_process_goes_on_with_it() {
+    let (hub, blue) = (hub(), Fake::start());
+    let (first, second) = (token(1, 4), token(2, 3600));
+    blue.accept(&[&first, &second]);
+    blue.grant(&second);
+    policy(&hub, &json!({"renewCredentials": true}), &json!({}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&first))]);
+    let process = Process::start(&hub);
+    process.until(State::Connected, None).await;
+    let generation = process.registry.resolve("blue").unwrap().generation();
+    let asks = || blue.calls("serviceaccounts/hub/token").len();
+    assert_eq!(asks(), 0, "not at once");
+    let in_use = |token: &str| {
+        blue.calls("")
+            .last()
+            .is_some_and(|call| call.token == token)
+    };
+    eventually("the renewed token", LIMIT, || in_use(&second).then_some(())).await;
+    assert_eq!(asks(), 1);
+    assert_eq!(
+        process.registry.resolve("blue").unwrap().generation(),
+        generation,
+        "swapped under the connection"
+    );
+    assert_eq!(
+        hub.calls("secrets/blue").len(),
+        1,
+        "beside the registration, which is not written"
+    );
+
+    // The first one ends; what is kept does not.
+    blue.accept(&[&second]);
+    drop(process);
+    let process = Process::start(&hub);
+    process.until(State::Connected, None).await;
+    // A new registration goes before it.
+    let third = token(3, 3600);
+    blue.accept(&[&third]);
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&third))]);
+    eventually("the new registration", LIMIT, || {
+        in_use(&third).then_some(())
+    })
+    .await;
+    process.until(State::Connected, None).await;
+}

@@ -1,0 +1,172 @@
+//! What deleted Glances left behind on a cluster that was gone: shown once the cluster is back, deleted when
+//! somebody asks for it.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use target_registry::{
+    Cluster, TargetCluster,
+    target_cluster::{Abandoned, RECLAIM_ANNOTATION},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cluster::{Target, placed_on},
+    context::Context,
+    pipeline::notice::Notice,
+};
+
+/// Reason of the event: what was left behind is deleted now.
+const CHILDREN_RECLAIMED: &str = "ChildrenReclaimed";
+/// Reason of the event: it could not be deleted.
+const RECLAIM_FAILED: &str = "ReclaimFailed";
+
+/// Pause after a failure.
+const RETRY: Duration = Duration::from_secs(15);
+
+/// Serves the ledgers until it is stopped.
+pub async fn run(ctx: Arc<Context>, clusters_namespace: String, stop: CancellationToken) {
+    let serving = async {
+        let mut objects = ctx.registry.target_clusters_changed();
+        let mut published = ctx.registry.published();
+        ctx.router.listed().await;
+        loop {
+            objects.mark_unchanged();
+            published.mark_unchanged();
+            let failed = look(&ctx, &clusters_namespace).await;
+            let pause = async {
+                if failed {
+                    tokio::time::sleep(RETRY).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                changed = objects.changed() => if changed.is_err() { return },
+                changed = published.changed() => if changed.is_err() { return },
+                () = pause => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(serving).await;
+}
+
+/// Looks at every ledger; whether something has to be tried again.
+async fn look(ctx: &Context, namespace: &str) -> bool {
+    let mut failed = false;
+    for (name, object) in ctx.registry.target_clusters() {
+        let ledger = object.status.as_ref().map_or(&[][..], |s| &s.abandoned);
+        if ledger.is_empty() {
+            continue;
+        }
+        match ctx.registry.resolve(&name) {
+            Ok(cluster) if object.wants_reclaim() && !object.spec.is_paused() => {
+                failed |= !reclaim(ctx, namespace, &object, &cluster, ledger).await;
+            }
+            Err(unresolved) if unresolved.may_abandon() => hand_over(ctx, &name, ledger).await,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    failed
+}
+
+/// Moves entries to the name the cluster is registered under by now, where people will look.
+async fn hand_over(ctx: &Context, name: &str, ledger: &[Abandoned]) {
+    for entry in ledger {
+        let Some(uid) = &entry.cluster_uid else {
+            continue;
+        };
+        let known = ctx.registry.snapshot();
+        let is_it = |state: &&target_registry::ClusterState| {
+            state.name != name && state.state.resolves() && state.uid.as_ref() == Some(uid)
+        };
+        if let Some(heir) = known.iter().find(is_it) {
+            ctx.registry.abandon(&heir.name, entry.clone()).await;
+            ctx.registry.strike(name, [entry.uid.clone()]);
+        }
+    }
+}
+
+/// Deletes what one ledger lists; whether all of it is done.
+async fn reclaim(
+    ctx: &Context,
+    namespace: &str,
+    object: &TargetCluster,
+    cluster: &Arc<Cluster>,
+    ledger: &[Abandoned],
+) -> bool {
+    let mut all_done = true;
+    for entry in ledger {
+        if entry.cluster_uid.is_some() && entry.cluster_uid != cluster.uid() {
+            // It lies elsewhere.
+            continue;
+        }
+        let owner = format!("{} {}/{}", entry.kind, entry.namespace, entry.name);
+        let notice = match delete(ctx, cluster, entry).await {
+            Ok(None) => Notice::normal(
+                CHILDREN_RECLAIMED,
+                format!("{owner} exists again, and what was left behind belongs to it"),
+            ),
+            Ok(Some(deleted)) => Notice::normal(
+                CHILDREN_RECLAIMED,
+                format!(
+                    "deleted {} objects that {owner} left behind: {}",
+                    deleted.len(),
+                    deleted.join(", ")
+                ),
+            ),
+            Err(error) => {
+                all_done = false;
+                tracing::warn!(cluster = cluster.name(), owner, error, "cannot reclaim");
+                Notice::warning(
+                    RECLAIM_FAILED,
+                    format!("deleting what {owner} left behind: {error}"),
+                )
+            }
+        };
+        if notice.reason == CHILDREN_RECLAIMED {
+            ctx.registry.strike(&object.name_any(), [entry.uid.clone()]);
+        }
+        ctx.publisher.publish(&object.object_ref(&()), notice);
+    }
+    if all_done {
+        forget_wish(ctx, namespace, &object.name_any()).await;
+    }
+    all_done
+}
+
+/// Deletes what one Glance left behind; `None` when another of its name has taken that over.
+async fn delete(
+    ctx: &Context,
+    cluster: &Arc<Cluster>,
+    entry: &Abandoned,
+) -> Result<Option<Vec<String>>, String> {
+    let heir = ctx.router.glance(&entry.namespace, &entry.name);
+    if heir.is_some_and(|glance| placed_on(&glance) == Some(cluster.name())) {
+        return Ok(None);
+    }
+    let target = Target::left_by(
+        (&entry.namespace, &entry.name, &entry.uid),
+        Arc::clone(cluster),
+        ctx.view(cluster),
+        ctx.settings.hub_uid.clone(),
+    );
+    let deleted = target.or_void(target.sweep_left_behind().await).await;
+    deleted.map(Some).map_err(|error| error.message)
+}
+
+/// The wish is fulfilled: what is left behind later is not meant by it.
+async fn forget_wish(ctx: &Context, namespace: &str, name: &str) {
+    let api: Api<TargetCluster> = Api::namespaced(ctx.hub.client(), namespace);
+    let patch = json!({ "metadata": { "annotations": { RECLAIM_ANNOTATION: null } } });
+    let patched = api
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    if let Err(error) = patched {
+        tracing::warn!(cluster = name, %error, "the wish to reclaim could not be taken off");
+    }
+}
