@@ -6,10 +6,10 @@ export CARGO_TARGET_DIR ?= $(cache)/target
 export CARGO_INCREMENTAL := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit e2e fuzz generate
+.PHONY: help demo test lint unit e2e fuzz generate screenshot
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Always the whole workspace: another choice of packages unites other features of the dependencies
 # and compiles half of them again.
@@ -34,7 +34,14 @@ fuzz: ## Random texts in every field of the custom resources, against injection 
 e2e: ## The tests on real control planes
 	bash .ci/run build e2e
 
-generate: ## Write the definitions of the custom resources and the chart's copies, after a change in crds/src
-	cargo build --quiet --locked --workspace --example crds
+generate: ## Write what is made from the code: custom resources, the chart's copies, tables of values, docs/reference
+	cargo build --quiet --locked --workspace --bins --example crds
 	$(CARGO_TARGET_DIR)/debug/examples/crds
 	cp crds/*.yaml charts/glance-operator/crds/
+	$(CARGO_TARGET_DIR)/debug/chart-docs
+	UPDATE_REFERENCE=1 cargo test --quiet --locked --workspace --lib -- the_reference_is_in_step
+
+screenshot: ## Take the picture of docs/monitoring.md: seven minutes, a fleet, a Prometheus and a headless Chromium
+	@mkdir -p docs/images
+	E2E_SCREENSHOT=docs/images/metrics.png cargo test --locked --workspace --test it -- --nocapture --exact \
+	  monitoring::every_query_of_the_dashboard_shows_something_and_the_alerts_find_what_is_wrong

@@ -1,4 +1,4 @@
-//! The two plain HTTP listeners of every replica: metrics, and health with debugging.
+//! The two listeners of every replica: metrics, plain or on request with TLS, and health with debugging, plain.
 //!
 //! | Listener | Path | Answer |
 //! | --- | --- | --- |
@@ -12,7 +12,7 @@
 //! arrives, so whoever reads them holds the right to forward ports into this pod.
 //! (contract: operations, HTTP endpoints)
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -22,6 +22,7 @@ use axum::{
     response::{IntoResponse, Json, Response},
     routing::get,
 };
+use axum_server::{Handle, tls_rustls::from_tcp_rustls};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +31,14 @@ use crate::{
     cli::Listen,
     metrics::{self, Metrics},
     telemetry::{Level, Telemetry},
+    tls::ServingCertificate,
 };
+
+/// How long a client may take for the headers of a request over TLS.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
+
+/// How long answers over TLS may take to end after a stop.
+const DRAIN: Duration = Duration::from_secs(1);
 
 mod health;
 mod reviewer;
@@ -87,6 +95,41 @@ impl Listener {
             .await;
         if let Err(error) = served {
             tracing::error!(%error, "an HTTP listener ended");
+        }
+    }
+
+    /// The same with TLS and a certificate that may change meanwhile.
+    pub async fn serve_securely(
+        self,
+        router: Router,
+        certificate: ServingCertificate,
+        stop: CancellationToken,
+    ) {
+        let handle = Handle::new();
+        let server = self
+            .socket
+            .into_std()
+            .and_then(|socket| from_tcp_rustls(socket, certificate.config()));
+        let mut server = match server {
+            Ok(server) => server.handle(handle.clone()),
+            Err(error) => return tracing::error!(%error, "an HTTPS listener cannot be served"),
+        };
+        server
+            .http_builder()
+            .http1()
+            .header_read_timeout(FIRST_REQUEST);
+        let closing = async {
+            stop.cancelled().await;
+            handle.graceful_shutdown(Some(DRAIN));
+        };
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let (outcome, (), ()) = tokio::join!(
+            server.serve(service),
+            closing,
+            certificate.follow(stop.clone()),
+        );
+        if let Err(error) = outcome {
+            tracing::error!(%error, "an HTTPS listener ended");
         }
     }
 
@@ -148,7 +191,7 @@ pub fn health_router(
 }
 
 /// An address without a host means every address, IPv6 included where there is any.
-async fn bind(address: &str) -> std::io::Result<TcpListener> {
+pub(crate) async fn bind(address: &str) -> std::io::Result<TcpListener> {
     if let Some(port) = address.strip_prefix(':') {
         if let Ok(socket) = TcpListener::bind(format!("[::]:{port}")).await {
             return Ok(socket);

@@ -16,11 +16,14 @@ use kube::{
     Api, Client,
     runtime::reflector::{ObjectRef, Store, store::Writer},
 };
-use target_registry::{ClientOptions, Cluster, Registry, RegistryOptions, Trigger, Triggered};
+use target_registry::{
+    ClientOptions, Cluster, ProbeOptions, Registry, RegistryOptions, Trigger, Triggered,
+};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    admission::Webhooks,
     backend,
     backoff::{Backoff, StepFailures},
     cli::{LocalProbe, RunArgs, environment},
@@ -41,6 +44,7 @@ mod hub;
 mod listeners;
 mod signals;
 mod summary;
+mod webhooks;
 
 use self::{
     election::{Seat, Standing},
@@ -70,12 +74,6 @@ where
 
 /// Runs the operator until a signal, or until something it cannot do without ends.
 pub async fn run(args: RunArgs) -> anyhow::Result<()> {
-    if args.enable_webhooks {
-        // Better not to start than to look like an installation whose admission rules hold.
-        anyhow::bail!(
-            "this version does not serve admission webhooks yet: start it with --enable-webhooks=false"
-        );
-    }
     // A build without its catalogs would admit whatever they refuse.
     crate::policy::catalog::all()?;
     let telemetry = Telemetry::start(&args.log)?;
@@ -99,13 +97,17 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     summary::say(&args, &hub);
     let engaged = Arc::new(OnceLock::new());
     let tasks = TaskTracker::new();
+    let webhooks = webhooks::open(&args).await?;
     let vitals = Vitals {
         readiness: readiness.clone(),
         standing: standing.clone(),
         hub: Arc::clone(&hub),
         engaged: Arc::clone(&engaged),
+        webhooks: webhooks.as_ref().map(Webhooks::check),
     };
     listeners::serve(&args, &metrics, vitals, telemetry, &stop, &tasks).await?;
+    // They go on while running passes end: the API server may not know other replicas yet.
+    let closing = webhooks::serve(webhooks, &args, (&hub, &engaged), &metrics, &tasks);
 
     let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
     let events = tokio::spawn(writer.run(hub.client()));
@@ -129,6 +131,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
     };
     stop.cancel();
+    closing.cancel();
     publisher.flush(FLUSH).await;
     events.abort();
     seat.give_up().await;
@@ -172,10 +175,23 @@ fn registry(
         require_grants: args.require_target_grants,
         needs: needs::of_targets(),
         program: "glance-operator".to_owned(),
+        probe: probe_options(args),
         client,
         ..RegistryOptions::new(&args.clusters_namespace)
     };
     Registry::start(hub, options, stop.clone())
+}
+
+fn probe_options(args: &RunArgs) -> ProbeOptions {
+    let usual = ProbeOptions::default();
+    ProbeOptions {
+        interval: args.target_probe_interval,
+        timeout: usual.timeout.min(args.target_probe_interval),
+        first_retry: args.target_first_retry,
+        // As many doublings as usual.
+        longest_retry: args.target_first_retry.saturating_mul(12),
+        ..usual
+    }
 }
 
 /// What the leader works with.

@@ -4,9 +4,13 @@
 //! contract's flags (contract: operations, flags): one or two dashes, `--flag=value` or
 //! `--flag value`, booleans only as `--flag` or `--flag=BOOL`, durations in Go's syntax,
 //! the last one wins. A positional argument is a subcommand or a mistake.
+//!
+//! Called as `kubectl-glance`, which is how kubectl runs `kubectl glance`, it is never the
+//! operator: the subcommands are all there is.
 
 use std::{
     ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -18,7 +22,13 @@ use glance_api::schema::{self, SchemaError};
 use kube::CustomResourceExt as _;
 use target_registry::TargetCluster;
 
-use crate::{cluster::probe::DEFAULT_DOMAIN, duration, leader::Timings, telemetry::LogArgs};
+use crate::{
+    cluster::probe::DEFAULT_DOMAIN,
+    clusters::args::{self as clusters, ClustersArgs},
+    duration,
+    leader::Timings,
+    telemetry::LogArgs,
+};
 
 pub mod environment;
 mod render;
@@ -26,7 +36,10 @@ mod value;
 
 pub use render::RenderArgs;
 pub use value::Listen;
-pub(crate) use value::go_bool;
+pub(crate) use value::{go_bool, positive_duration};
+
+/// Name of the file under which kubectl finds a plugin `glance`.
+const PLUGIN: &str = "kubectl-glance";
 
 /// What happens when `--max-concurrent-reconciles` is zero or less.
 const DEFAULT_CONCURRENCY: usize = 2;
@@ -57,7 +70,21 @@ pub enum Command {
     Crds,
     /// Print every object the operator would write for manifests, offline, with the values of Secrets masked
     Render(RenderArgs),
+    /// Register target clusters, look after them, and cure them
+    #[command(after_help = clusters::CLUSTERS, subcommand_required = true, arg_required_else_help = true)]
+    Clusters(Box<ClustersArgs>),
+    /// Print the script that completes commands and options in a shell
+    #[command(after_help = COMPLETION)]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
 }
+
+const COMPLETION: &str = "\
+Examples:
+  source <(glance-operator completion bash)
+  glance-operator completion zsh > \"${fpath[1]}/_glance-operator\"";
 
 /// The operator's own flags.
 #[derive(Clone, Debug, Args)]
@@ -67,6 +94,14 @@ pub struct RunArgs {
     /// Address of the metrics listener; 0 switches it off
     #[arg(long, default_value = value::METRICS, value_name = "ADDRESS", value_parser = value::metrics_address)]
     pub metrics_bind_address: Listen,
+
+    /// Serve the metrics with TLS, and only to accounts that may get the URL /metrics
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
+    pub metrics_secure: bool,
+
+    /// Folder with the certificate of the metrics, tls.crt and tls.key; that of the webhooks when empty
+    #[arg(long, default_value = "", value_name = "FOLDER")]
+    metrics_cert_dir: String,
 
     /// Address of the health listener; 0 or nothing switches it off
     #[arg(long, default_value = value::HEALTH, value_name = "ADDRESS", value_parser = value::health_address)]
@@ -95,6 +130,15 @@ pub struct RunArgs {
     /// Serve the admission webhooks; off also means that no certificate is needed
     #[arg(long, value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
     pub enable_webhooks: bool,
+
+    /// Address of the webhook listener
+    #[arg(long, default_value = value::WEBHOOKS, value_name = "ADDRESS", value_parser = value::webhook_address)]
+    pub webhook_bind_address: String,
+
+    /// Folder with the webhooks' certificate, tls.crt and tls.key; k8s-webhook-server/serving-certs in the folder for
+    /// temporary files when empty
+    #[arg(long, default_value = "", value_name = "FOLDER")]
+    webhook_cert_dir: String,
 
     /// Every resource is reconciled at least this often
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = value::positive_duration)]
@@ -137,6 +181,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
     pub require_target_grants: bool,
 
+    /// How often each target cluster is probed
+    #[arg(long, hide = true, default_value = "10s", value_name = "DURATION", value_parser = value::positive_duration)]
+    pub target_probe_interval: Duration,
+
+    /// How soon a target cluster that is out of reach is tried again at first
+    #[arg(long, hide = true, default_value = "5s", value_name = "DURATION", value_parser = value::positive_duration)]
+    pub target_first_retry: Duration,
+
+    /// Let nobody name a target cluster who lacks the verb `use` on its `TargetCluster`; needs the admission webhooks
+    #[arg(long, value_name = "BOOL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = value::go_bool)]
+    pub authorize_target_use: bool,
+
     /// Identity of this hub, written to children on target clusters; the UID of kube-system when empty
     #[arg(long, default_value = "", value_name = "ID")]
     hub_id: String,
@@ -169,7 +225,16 @@ pub struct Usage {
 impl Cli {
     /// Reads a whole command line, the program name first.
     pub fn parse_from_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, Usage> {
-        let command = Self::command();
+        let args: Vec<OsString> = args.into_iter().collect();
+        let mut command = Self::command();
+        if is_plugin(args.first()) {
+            command = command
+                .bin_name(program(args.first()))
+                .subcommand_required(true)
+                .arg_required_else_help(true)
+                // The operator's flags; they would start it.
+                .mut_args(|arg| arg.hide(true));
+        }
         let args = with_double_dashes(&command, args);
         let cli = command
             .try_get_matches_from(args)
@@ -231,6 +296,22 @@ impl RunArgs {
         Some(self.hub_id.as_str()).filter(|id| !id.is_empty())
     }
 
+    /// The folder with the certificate of the metrics.
+    pub fn metrics_certificate(&self) -> PathBuf {
+        if self.metrics_cert_dir.is_empty() {
+            return self.webhook_certificate();
+        }
+        PathBuf::from(&self.metrics_cert_dir)
+    }
+
+    /// The folder with the certificate of the webhooks.
+    pub fn webhook_certificate(&self) -> PathBuf {
+        if self.webhook_cert_dir.is_empty() {
+            return std::env::temp_dir().join("k8s-webhook-server/serving-certs");
+        }
+        PathBuf::from(&self.webhook_cert_dir)
+    }
+
     /// The one namespace to watch on the hub; `None` means all.
     pub fn watched_namespace(&self) -> Option<&str> {
         Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
@@ -243,7 +324,9 @@ impl From<clap::Error> for Usage {
     fn from(error: clap::Error) -> Self {
         let exit_code = u8::from(error.use_stderr());
         let text = error.render().to_string();
-        if exit_code == 0 {
+        // Help that stands in for what is missing is read by a person.
+        let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        if exit_code == 0 || is_help {
             return Self { text, exit_code };
         }
         Self {
@@ -267,6 +350,27 @@ fn in_two_lines(text: &str) -> String {
         _ => all.lines().next().unwrap_or_default().to_owned(),
     };
     format!("{}\n{usage} (--help says more)\n", what.join(" "))
+}
+
+/// What the user calls this program, by the name of the file it was run as.
+pub fn program(file: Option<&OsString>) -> &'static str {
+    if is_plugin(file) {
+        "kubectl glance"
+    } else {
+        "glance-operator"
+    }
+}
+
+/// The script that completes this command line in a shell.
+pub fn completion(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "glance-operator", &mut script);
+    script
+}
+
+fn is_plugin(file: Option<&OsString>) -> bool {
+    let name = file.and_then(|file| Path::new(file).file_stem());
+    name.is_some_and(|name| name == PLUGIN)
 }
 
 /// The custom resource definitions as they are shipped, one YAML document each.

@@ -49,7 +49,17 @@ pub struct Dsn<'a> {
     /// Schema.
     pub database: &'a str,
     /// TLS, or `None` for clear text.
-    pub tls: Option<Verify>,
+    pub tls: Option<Tls>,
+}
+
+/// TLS to the server; the files lie in [`TLS_DIR`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tls {
+    /// What is checked.
+    pub verify: Verify,
+    /// Whether the client shows a certificate of its own. To name one that is not mounted would
+    /// keep the driver from connecting at all.
+    pub client_certificate: bool,
 }
 
 /// How much of the server's certificate is checked.
@@ -108,16 +118,19 @@ impl Dsn<'_> {
     fn query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("charset", "utf8");
-        if let Some(verify) = self.tls {
-            let check_name = match verify {
+        if let Some(tls) = self.tls {
+            let check_name = match tls.verify {
                 Verify::Chain => "false",
                 Verify::ChainAndName => "true",
             };
-            query
-                .append_pair("ssl_ca", &format!("{TLS_DIR}ca.crt"))
-                .append_pair("ssl_cert", &format!("{TLS_DIR}tls.crt"))
-                .append_pair("ssl_check_hostname", check_name)
-                .append_pair("ssl_key", &format!("{TLS_DIR}tls.key"));
+            query.append_pair("ssl_ca", &format!("{TLS_DIR}ca.crt"));
+            if tls.client_certificate {
+                query.append_pair("ssl_cert", &format!("{TLS_DIR}tls.crt"));
+            }
+            query.append_pair("ssl_check_hostname", check_name);
+            if tls.client_certificate {
+                query.append_pair("ssl_key", &format!("{TLS_DIR}tls.key"));
+            }
         }
         query.finish().replace("%2F", "/")
     }
@@ -146,6 +159,13 @@ mod tests {
         let mut dsn = plain(&password);
         edit(&mut dsn);
         dsn.to_url().expose_secret().to_owned()
+    }
+
+    fn tls(mode: TlsMode, client_certificate: bool) -> Option<Tls> {
+        Verify::from_mode(mode).map(|verify| Tls {
+            verify,
+            client_certificate,
+        })
     }
 
     #[test]
@@ -213,7 +233,7 @@ mod tests {
         #[case] mode: TlsMode,
         #[case] check: &str,
     ) {
-        let url = url(|dsn| dsn.tls = Verify::from_mode(mode));
+        let url = url(|dsn| dsn.tls = tls(mode, true));
         assert_eq!(
             url.split_once('?').unwrap().1,
             format!(
@@ -226,8 +246,17 @@ mod tests {
 
     #[test]
     fn disabled_tls_is_clear_text() {
-        let url = url(|dsn| dsn.tls = Verify::from_mode(TlsMode::Disabled));
+        let url = url(|dsn| dsn.tls = tls(TlsMode::Disabled, true));
         assert!(url.ends_with("?charset=utf8"));
+    }
+
+    #[test]
+    fn a_client_without_a_certificate_names_none() {
+        let url = url(|dsn| dsn.tls = tls(TlsMode::VerifyFull, false));
+        assert!(
+            url.ends_with("?charset=utf8&ssl_ca=/etc/glance/db-tls/ca.crt&ssl_check_hostname=true"),
+            "{url}"
+        );
     }
 
     #[test]

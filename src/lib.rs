@@ -6,11 +6,13 @@
 //! rendered is pure: [`oslo`] the configuration, [`glance::workload`] and [`glance::database`] the objects.
 
 pub mod admin;
+pub mod admission;
 pub mod app;
 pub mod backend;
 pub mod backoff;
 pub mod cli;
 pub mod cluster;
+pub mod clusters;
 pub mod context;
 pub mod controller;
 pub mod dsn;
@@ -28,8 +30,11 @@ pub mod policy;
 pub mod quantity;
 pub mod random;
 pub mod ready;
+#[cfg(test)]
+mod reference;
 pub mod release;
 pub mod render;
 pub mod telemetry;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tls;

@@ -5,12 +5,19 @@ use std::process::ExitCode;
 use glance_operator::{
     app,
     cli::{self, Cli, Command},
-    render,
+    clusters, render,
 };
 
 fn main() -> ExitCode {
-    let command = match Cli::parse_from_args(std::env::args_os()) {
+    let args: Vec<_> = std::env::args_os().collect();
+    let program = cli::program(args.first());
+    let is_tool = args
+        .get(1)
+        .is_some_and(|arg| !arg.as_encoded_bytes().starts_with(b"-"));
+    let command = match Cli::parse_from_args(args) {
         Ok(cli) => cli.into_command(),
+        // Help that somebody asked for is a result, to be read page by page.
+        Err(usage) if is_tool && usage.exit_code == 0 => return print(&usage.text),
         Err(usage) => {
             eprint!("{}", usage.text);
             return ExitCode::from(usage.exit_code);
@@ -28,55 +35,65 @@ fn main() -> ExitCode {
         Command::Run(args) => run(*args),
         Command::Crds => crds(),
         Command::Render(args) => render(&args),
+        Command::Clusters(args) => on_runtime(clusters::run(*args, program)),
+        Command::Completion { shell } => print(&String::from_utf8_lossy(&cli::completion(shell))),
     }
 }
 
 /// Objects to standard output, everything else to standard error.
 fn render(args: &cli::RenderArgs) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("the runtime cannot start: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(render::run(args)) {
-        Ok(outcome) => {
-            for note in &outcome.notes {
-                eprintln!("{note}");
+    on_runtime(async {
+        match render::run(args).await {
+            Ok(outcome) => {
+                for note in &outcome.notes {
+                    eprintln!("{note}");
+                }
+                let printed = print(&outcome.text);
+                if outcome.is_well {
+                    printed
+                } else {
+                    ExitCode::FAILURE
+                }
             }
-            print!("{}", outcome.text);
-            if outcome.is_well {
-                ExitCode::SUCCESS
-            } else {
+            Err(error) => {
+                eprintln!("{error:#}");
                 ExitCode::FAILURE
             }
         }
+    })
+}
+
+fn run(args: cli::RunArgs) -> ExitCode {
+    on_runtime(async {
+        match app::run(args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report(&error);
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+fn on_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime.block_on(work),
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("the runtime cannot start: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(args: cli::RunArgs) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("the runtime cannot start: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(app::run(args)) {
+/// To standard output; a reader who closes the pipe has seen enough.
+fn print(text: &str) -> ExitCode {
+    match clusters::write(text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report(&error);
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -93,10 +110,7 @@ fn report(error: &anyhow::Error) {
 
 fn crds() -> ExitCode {
     match cli::crds() {
-        Ok(yaml) => {
-            print!("{yaml}");
-            ExitCode::SUCCESS
-        }
+        Ok(yaml) => print(&yaml),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE

@@ -23,9 +23,12 @@ mod families;
 mod process;
 mod queue;
 mod rest_client;
+mod schema;
+mod webhooks;
 
 use families::{Families, Hosts};
 pub use queue::{ActivePass, WaitingPass};
+pub use webhooks::{WebhookMetrics, WebhookRequest};
 
 /// Shown instead of an empty label: a sample nobody can attribute must not look like none.
 const UNKNOWN: &str = "UNKNOWN";
@@ -209,6 +212,7 @@ impl Metrics {
             let _ = family.duration.remove_label_values(&[glance, namespace]);
         }
         self.upgrade_phase(glance, namespace, None);
+        self.0.schema.forget(glance, namespace);
         for (_, _, type_) in take(&self.0.conditions_seen, |(ns, name, _)| {
             ns == namespace && name == glance
         }) {
@@ -299,6 +303,16 @@ impl Metrics {
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
+    /// A serving certificate was read, or could not be.
+    pub fn certificate_read(&self, success: bool) {
+        self.0.webhooks.certificate_read(success);
+    }
+
+    /// What is counted of the admission webhook at `path`.
+    pub fn webhook(&self, path: &'static str) -> WebhookMetrics {
+        self.0.webhooks.of(path)
+    }
+
     /// Whether this replica holds the lease `name`.
     pub fn leader(&self, name: &str, leads: bool) {
         self.0
@@ -333,5 +347,7 @@ fn take<T: Ord>(seen: &Mutex<BTreeSet<T>>, matches: impl Fn(&T) -> bool) -> BTre
     seen.extract_if(.., |key| matches(key)).collect()
 }
 
+#[cfg(test)]
+mod shipped;
 #[cfg(test)]
 mod tests;

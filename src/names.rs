@@ -55,6 +55,18 @@ pub fn phase_job(name: &str, phase: PhaseJob) -> String {
     shorten(format!("{name}-{}", phase.as_str()), LABEL)
 }
 
+/// Jobs of all upgrade phases, in their order.
+pub fn phase_jobs(name: &str) -> Vec<String> {
+    PhaseJob::ALL.map(|phase| phase_job(name, phase)).to_vec()
+}
+
+/// Every Job that changes the schema.
+pub fn migration_jobs(name: &str) -> Vec<String> {
+    let mut jobs = phase_jobs(name);
+    jobs.push(db_sync_job(name));
+    jobs
+}
+
 /// `CronJob` that purges soft-deleted rows.
 pub fn db_purge(name: &str) -> String {
     const SUFFIX: &str = "-db-purge";
@@ -154,6 +166,15 @@ impl Family {
 impl PhaseJob {
     /// All phases that run a Job, in their order.
     pub const ALL: [Self; 3] = [Self::Expand, Self::Migrate, Self::Contract];
+
+    /// What `glance-manage db` calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Expand => "expand",
+            Self::Migrate => "migrate",
+            Self::Contract => "contract",
+        }
+    }
 
     /// The name of the phase's container, and the ending of its Job's name.
     pub const fn as_str(self) -> &'static str {

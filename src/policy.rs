@@ -7,15 +7,19 @@
 //!
 //! [`review`] holds the form of an answer: a [`Cause`] reads as one field error
 //! of the API server does. [`glance_create`] and [`glance_update`] hold the
-//! rules of a Glance.
+//! rules of a Glance, [`backend_create`] and [`backend_update`] those of a
+//! `GlanceBackend`; [`default_glance`] and [`default_backend`] fill in what is
+//! left out.
 //!
 //! An update is refused only for what it brings. A fault that the old object
 //! has too, with the same input, is forgiven: a rule of a newer operator, a
 //! regenerated catalog or a write past the webhooks must never freeze an
 //! object, its scaling or its deletion.
 
+mod backend;
 pub mod catalog;
 pub mod cron;
+mod defaulting;
 pub mod glance;
 pub mod ownership;
 pub mod path;
@@ -25,5 +29,7 @@ pub mod review;
 mod tests;
 mod text;
 
+pub use backend::{backend_create, backend_update};
+pub use defaulting::{Defaults, default_backend, default_glance};
 pub use glance::{glance_create, glance_update};
 pub use review::{Cause, CauseKind, Review};

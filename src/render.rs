@@ -10,7 +10,9 @@ pub mod diff;
 pub mod input;
 mod output;
 
-use glance_api::Glance;
+use glance_api::{Glance, GlanceBackend};
+use input::Key;
+use kube::ResourceExt as _;
 
 use crate::cli::RenderArgs;
 use crate::policy::{self, Cause};
@@ -56,7 +58,7 @@ pub async fn run(args: &RenderArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// What admission would say to the creation of each resource.
+/// What admission would say to each resource.
 fn judge(input: &mut Input) -> Outcome {
     let mut outcome = Outcome {
         is_well: true,
@@ -64,14 +66,24 @@ fn judge(input: &mut Input) -> Outcome {
         ..Outcome::default()
     };
     for glance in &input.glances {
-        let review = policy::glance_create(glance);
-        outcome.add("Glance", &named(glance), &review);
+        let review = match input.live.get(&key(glance)) {
+            Some(live) => policy::glance_update(live, glance),
+            None => policy::glance_create(glance),
+        };
+        outcome.add("Glance", &glance.name_any(), &review);
+    }
+    for backend in &input.backends {
+        let namespace = backend.namespace().unwrap_or_default();
+        let siblings = input.backends_of(&namespace);
+        let siblings: Vec<GlanceBackend> = siblings.into_iter().cloned().collect();
+        let review = policy::backend_create(backend, &siblings);
+        outcome.add("GlanceBackend", &backend.name_any(), &review);
     }
     outcome
 }
 
-fn named(glance: &Glance) -> String {
-    glance.metadata.name.clone().unwrap_or_default()
+fn key(glance: &Glance) -> Key {
+    (glance.namespace().unwrap_or_default(), glance.name_any())
 }
 
 // === impl Outcome ===

@@ -50,8 +50,11 @@ pub const BACKEND_SUB_CONDITIONS: [&str; 2] = [CREDENTIALS_READY, CONFIG_PROJECT
 /// Reasons. A name may stand in several rows of [`TABLE`].
 pub mod reasons {
     macro_rules! reasons {
-        ($($(#[$meta:meta])* $name:ident = $text:literal;)+) => {
-            $($(#[$meta])* pub const $name: &str = $text;)+
+        ($($(#[doc = $doc:literal])+ $name:ident = $text:literal;)+) => {
+            $($(#[doc = $doc])+ pub const $name: &str = $text;)+
+
+            /// Every reason with what it means, as the documentation lists it.
+            pub const MEANINGS: &[(&str, &str)] = &[$(($text, concat!($($doc),+)),)+];
         };
     }
 

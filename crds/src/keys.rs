@@ -98,16 +98,16 @@ pub mod finalizers {
 /// Reasons of events on a Glance. A `GlanceBackend` gets none.
 pub mod events {
     macro_rules! reasons {
-        ($all:ident, $what:literal: $($(#[$meta:meta])* $name:ident = $text:literal;)+) => {
-            $($(#[$meta])* pub const $name: &str = $text;)+
+        ($all:ident, $what:literal: $($(#[doc = $doc:literal])+ $name:ident = $text:literal;)+) => {
+            $($(#[doc = $doc])+ pub const $name: &str = $text;)+
 
             #[doc = $what]
-            pub const $all: &[&str] = &[$($name,)+];
+            pub const $all: &[(&str, &str)] = &[$(($text, concat!($($doc),+)),)+];
         };
     }
 
     reasons! {
-        NORMAL, "Every reason of a Normal event.":
+        NORMAL, "Every reason of a Normal event, with what it means.":
         /// The db-sync Job succeeded.
         DATABASE_SYNCED = "DatabaseSynced";
         /// An upgrade begins.
@@ -129,7 +129,7 @@ pub mod events {
     }
 
     reasons! {
-        WARNING, "Every reason of a Warning event.":
+        WARNING, "Every reason of a Warning event, with what it means.":
         /// A store is left out of the configuration.
         GLANCE_BACKEND_SKIPPED = "GlanceBackendSkipped";
         /// The backend of a projected store was deleted; images of that
@@ -166,5 +166,8 @@ pub mod events {
         /// The finalizer is released, and what stands on the target
         /// cluster stays there.
         REMOTE_CHILDREN_ABANDONED = "RemoteChildrenAbandoned";
+        /// Something of a Glance that is being deleted could not be; it is
+        /// tried again.
+        TEARDOWN_FAILED = "TeardownFailed";
     }
 }

@@ -50,6 +50,10 @@ pub enum Neighbour {
     ExternalSecrets,
     /// The node simulator's own `Stage`.
     Kwok,
+    /// cert-manager, whose objects the operator's chart renders.
+    CertManager,
+    /// The Prometheus operator, likewise.
+    PrometheusOperator,
 }
 
 /// The programs of this machine's control plane.
@@ -105,6 +109,16 @@ impl Neighbour {
                 "config/crds/bases",
             ),
             Self::Kwok => ("sigs.k8s.io/kwok", "v0.8.0", "kustomize/crd/bases"),
+            Self::CertManager => (
+                "github.com/cert-manager/cert-manager",
+                "v1.20.2",
+                "deploy/crds",
+            ),
+            Self::PrometheusOperator => (
+                "github.com/prometheus-operator/prometheus-operator",
+                "v0.85.0",
+                "example/prometheus-operator-crd",
+            ),
         }
     }
 
@@ -128,6 +142,11 @@ impl Neighbour {
                 "externalsecrets.external-secrets.io",
             ],
             Self::Kwok => &["stages.kwok.x-k8s.io"],
+            Self::CertManager => &["certificates.cert-manager.io", "issuers.cert-manager.io"],
+            Self::PrometheusOperator => &[
+                "prometheusrules.monitoring.coreos.com",
+                "servicemonitors.monitoring.coreos.com",
+            ],
         }
     }
 
@@ -219,9 +238,14 @@ impl Assets {
 
     /// Puts a `kubectl` into a folder, for scripts and people: the one of this control plane.
     pub fn write_kubectl(&self, folder: &Path) -> io::Result<()> {
-        let (program, args) = self.program(Component::Kubectl);
+        self.write(Component::Kubectl, folder)
+    }
+
+    /// Writes a program under its usual name into a folder that is to be on a `PATH`.
+    pub fn write(&self, component: Component, folder: &Path) -> io::Result<()> {
+        let (program, args) = self.program(component);
         fs::create_dir_all(folder)?;
-        let path = folder.join(Component::Kubectl.name());
+        let path = folder.join(component.name());
         fs::write(
             &path,
             format!(

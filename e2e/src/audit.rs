@@ -10,11 +10,15 @@ use std::{
 
 use serde::Deserialize;
 
-/// The policy: every request once it is answered, without bodies.
+/// The policy: every request once it is answered, without bodies; what Kubernetes asks of itself is left out.
 pub const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: None
+  users: [system:apiserver, system:kube-controller-manager, system:kube-scheduler]
+- level: None
+  userGroups: [system:serviceaccounts:kube-system]
 - level: Metadata
 ";
 
@@ -35,6 +39,8 @@ pub struct Request {
     pub user: String,
     /// The verb of Kubernetes: `get`, `list`, `watch`, `patch`, …
     pub verb: String,
+    /// The resource's group, empty for the core group.
+    pub group: String,
     /// The resource with its subresource, `glances/status`; empty for other paths.
     pub resource: String,
     /// The namespace, empty outside of one.
@@ -73,8 +79,9 @@ struct User {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct ObjectRef {
+    api_group: String,
     resource: String,
     subresource: String,
     namespace: String,
@@ -107,7 +114,14 @@ impl Audit {
         file.seek(SeekFrom::Start(since.0))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        Ok(parse(&text))
+        Ok(parse(text.lines()))
+    }
+
+    /// All requests of service accounts in the whole log.
+    pub fn of_accounts(&self) -> io::Result<Vec<Request>> {
+        let text = std::fs::read_to_string(&self.path)?;
+        let asked = |line: &&str| line.contains("\"username\":\"system:serviceaccount:");
+        Ok(parse(text.lines().filter(asked)))
     }
 
     /// The requests of one user since the mark.
@@ -123,10 +137,10 @@ pub fn account(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-fn parse(text: &str) -> Vec<Request> {
+fn parse<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Request> {
     let mut seen = HashSet::new();
     // The last line may still be in the making; it does not parse and is not counted yet.
-    text.lines()
+    lines
         .filter_map(|line| serde_json::from_str::<Line>(line).ok())
         .filter(|line| seen.insert(line.audit_id.clone()))
         .map(|line| {
@@ -138,6 +152,7 @@ fn parse(text: &str) -> Vec<Request> {
             Request {
                 user: line.user.username,
                 verb: line.verb,
+                group: object.api_group,
                 resource,
                 namespace: object.namespace,
                 name: object.name,
@@ -158,7 +173,8 @@ mod tests {
         let watch = r#"{"auditID":"1","stage":"ResponseStarted","verb":"watch","user":{"username":"u"},"objectRef":{"resource":"glances","apiGroup":"g"},"responseStatus":{"code":200},"requestURI":"/x"}"#;
         let end = watch.replace("ResponseStarted", "ResponseComplete");
         let status = r#"{"auditID":"2","verb":"patch","user":{"username":"u"},"objectRef":{"resource":"glances","subresource":"status","namespace":"n","name":"a"},"responseStatus":{"code":409}}"#;
-        let requests = parse(&format!("{watch}\n{status}\n{end}\n{}", &status[..40]));
+        let text = format!("{watch}\n{status}\n{end}\n{}", &status[..40]);
+        let requests = parse(text.lines());
         let brief: Vec<_> = requests
             .iter()
             .map(|r| (r.verb.as_str(), r.resource.as_str(), r.code))

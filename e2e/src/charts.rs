@@ -14,8 +14,10 @@ use crate::{
     progress::Progress,
 };
 
+pub mod table;
 #[cfg(test)]
 mod tests;
+pub mod unittest;
 
 /// Kinds that grant rights, in the order in which they can be applied.
 const RIGHTS: [&str; 7] = [

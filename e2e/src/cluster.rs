@@ -14,9 +14,9 @@ use kube::{
     Api, Client, Config,
     api::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-        PostParams,
+        PostParams, ValidationDirective,
     },
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use secrecy::SecretString;
 use serde_json::Value;
@@ -27,6 +27,10 @@ use crate::{
     kubeconfig::{Login, document},
     patience,
 };
+
+/// Namespaces of tests refuse pods that are not confined as far as pods can be, so that every test shows
+/// that the pods of a Glance are.
+pub const CONFINED: (&str, &str) = ("pod-security.kubernetes.io/enforce", "restricted");
 
 /// The field manager of everything that the bed writes.
 pub const MANAGER: &str = "e2e";
@@ -82,6 +86,15 @@ impl Cluster {
     /// A client with the administrator's rights.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// A client that logs nobody in: requests through it carry their own credentials.
+    pub fn anonymous(&self) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.auth_info = AuthInfo::default();
+        // What passes through it may be a watch.
+        config.read_timeout = None;
+        Ok(Client::try_from(config)?)
     }
 
     /// The file with the administrator's kubeconfig.
@@ -162,6 +175,19 @@ impl Cluster {
         })
     }
 
+    /// What the API server says of a manifest, as strictly as it can, without storing anything.
+    pub async fn admits(&self, manifest: &Value) -> Result<DynamicObject, kube::Error> {
+        let (api, name) = self
+            .any_of(manifest)
+            .map_err(|e| kube::Error::Service(e.into()))?;
+        let strictly = PatchParams {
+            dry_run: true,
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::apply(MANAGER).force()
+        };
+        api.patch(&name, &strictly, &Patch::Apply(manifest)).await
+    }
+
     /// Creates an object, as a user would with `kubectl create`.
     pub async fn create(&self, manifest: &Value) -> Result<DynamicObject, kube::Error> {
         let (api, _) = self
@@ -181,10 +207,11 @@ impl Cluster {
         }
     }
 
-    /// Makes sure that a namespace exists.
+    /// Makes sure that a namespace exists, and that it admits confined pods only.
     pub async fn namespace(&self, name: &str) -> Result<()> {
         self.apply(&serde_json::json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": name, "labels": { CONFINED.0: CONFINED.1 } },
         }))
         .await?;
         Ok(())

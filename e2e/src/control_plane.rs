@@ -58,6 +58,7 @@ impl ControlPlane {
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let (client_port, peer_port, api_port) = (ports::free()?, ports::free()?, ports::free()?);
         let server = format!("https://127.0.0.1:{api_port}");
+        let log = audit_log(&folder, name)?;
         write_keys(&folder, name, &server)?;
         let arguments = BTreeMap::from([
             (
@@ -66,7 +67,7 @@ impl ControlPlane {
             ),
             (
                 Component::ApiServer.name(),
-                api_server(&folder, client_port, api_port),
+                api_server(&folder, client_port, api_port, &log),
             ),
             (
                 Component::ControllerManager.name(),
@@ -74,7 +75,7 @@ impl ControlPlane {
             ),
             (Component::Scheduler.name(), scheduler(&folder)),
         ]);
-        let audit = Audit::new(folder.join("audit.log"));
+        let audit = Audit::new(log);
         let cluster = Cluster::open(name, folder.join("admin.kubeconfig"), Some(audit)).await?;
         let plane = Self {
             folder,
@@ -246,7 +247,6 @@ fn write_keys(folder: &Path, name: &str, server: &str) -> Result<()> {
         fs::write(folder.join(format!("{file}.kubeconfig")), text)?;
     }
     fs::write(folder.join("audit-policy.yaml"), audit::POLICY)?;
-    fs::write(folder.join("audit.log"), "")?;
     Ok(())
 }
 
@@ -269,7 +269,24 @@ fn etcd(folder: &Path, client: u16, peer: u16) -> Vec<String> {
     ])
 }
 
-fn api_server(folder: &Path, etcd: u16, port: u16) -> Vec<String> {
+/// The cluster's folder goes with the cluster; logs in `E2E_AUDIT_FOLDER` stay, so that what a whole run asked
+/// for can be looked at in the end.
+fn audit_log(folder: &Path, name: &str) -> Result<PathBuf> {
+    let path = match std::env::var_os("E2E_AUDIT_FOLDER") {
+        None => folder.join("audit.log"),
+        Some(kept) => {
+            let fleet = folder
+                .parent()
+                .and_then(Path::file_name)
+                .unwrap_or_default();
+            PathBuf::from(kept).join(format!("{}-{name}.log", fleet.to_string_lossy()))
+        }
+    };
+    fs::write(&path, "").with_context(|| format!("beginning {}", path.display()))?;
+    Ok(path)
+}
+
+fn api_server(folder: &Path, etcd: u16, port: u16, audit_log: &Path) -> Vec<String> {
     let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
     arguments(&[
         ("etcd-servers", &format!("http://127.0.0.1:{etcd}")),
@@ -287,9 +304,14 @@ fn api_server(folder: &Path, etcd: u16, port: u16) -> Vec<String> {
         ("service-account-signing-key-file", &file("sa.key")),
         ("authorization-mode", "RBAC,Node"),
         ("allow-privileged", "true"),
+        // A child that blocks the deletion of its owner needs a right on the owner.
+        (
+            "enable-admission-plugins",
+            "OwnerReferencesPermissionEnforcement",
+        ),
         ("endpoint-reconciler-type", "none"),
         ("audit-policy-file", &file("audit-policy.yaml")),
-        ("audit-log-path", &file("audit.log")),
+        ("audit-log-path", &audit_log.to_string_lossy()),
         // Blocking: what was answered is in the log.
         ("audit-log-mode", "blocking"),
         ("audit-log-maxsize", "0"),

@@ -137,7 +137,7 @@ pub fn download(from: &Path, module: &str) -> Result<PathBuf, Error> {
 }
 
 /// The folder for everything that is built once per machine.
-fn cache_folder() -> Result<PathBuf, Error> {
+pub(crate) fn cache_folder() -> Result<PathBuf, Error> {
     let absolute = |name: &str| {
         env::var_os(name)
             .map(PathBuf::from)

@@ -18,7 +18,7 @@ use crate::{
     charts, checkout,
     cluster::Cluster,
     expect::eventually,
-    patience, ports,
+    kinds, patience, ports,
     process::{Plan, Process, in_words},
     progress::Progress,
 };
@@ -66,7 +66,7 @@ impl Operator {
         hub.namespace(namespace).await?;
         // One release per namespace: cluster roles of two installations must not share a name.
         let release = format!("{CHART}-{namespace}");
-        let mut all = json!({ "localProbe": "api-proxy" });
+        let mut all = json!({ "apiProbe": { "mode": "api-proxy" } });
         if let (Some(all), Some(more)) = (all.as_object_mut(), values.as_object()) {
             all.extend(more.clone());
         }
@@ -92,6 +92,41 @@ impl Operator {
         })
     }
 
+    /// The operator of a Deployment that a chart installed: its arguments, under its account. The Deployment's own
+    /// pods are simulated and run nothing.
+    pub async fn deployed(
+        hub: &Cluster,
+        namespace: &str,
+        deployment: &str,
+        folder: &Path,
+    ) -> Result<Self> {
+        let binary = tokio::task::spawn_blocking(binary).await??;
+        let (version, kind) = kinds::DEPLOYMENT;
+        let found = hub
+            .any(version, kind, Some(namespace))
+            .get(deployment)
+            .await
+            .with_context(|| format!("the Deployment {namespace}/{deployment}"))?;
+        let pod = &found.data["spec"]["template"]["spec"];
+        let account = pod["serviceAccountName"]
+            .as_str()
+            .context("the Deployment names no service account")?
+            .to_owned();
+        let args = pod["containers"][0]["args"].as_array();
+        let args = args.into_iter().flatten().filter_map(Value::as_str);
+        let kubeconfig = folder.join(format!("operator-{namespace}.kubeconfig"));
+        std::fs::write(&kubeconfig, hub.kubeconfig_of(namespace, &account).await?)?;
+        Ok(Self {
+            binary,
+            kubeconfig,
+            namespace: namespace.to_owned(),
+            account,
+            args: args.map(str::to_owned).collect(),
+            env: vec![("POD_NAMESPACE".to_owned(), namespace.to_owned())],
+            log: folder.join(format!("operator-{namespace}.log")),
+        })
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: &str) -> Self {
@@ -104,6 +139,13 @@ impl Operator {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Reaches its hub by another URL than the cluster's own.
+    pub fn by_way_of(self, hub: &Cluster, url: &str) -> Result<Self> {
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?;
+        std::fs::write(&self.kubeconfig, kubeconfig.replace(&hub.server(), url))?;
+        Ok(self)
     }
 
     /// Logs to another file, so that two processes of one installation can be told apart.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     charts,
-    cluster::{Cluster, MANAGER},
+    cluster::{CONFINED, Cluster, MANAGER},
     kinds,
 };
 
@@ -25,7 +25,10 @@ pub async fn grant(
     values: &Value,
 ) -> Result<String> {
     target.namespace(release_namespace).await?;
-    let mut all = json!({ "namespaces": namespaces });
+    let mut all = json!({
+        "namespaces": namespaces,
+        "namespaceLabels": { CONFINED.0: CONFINED.1 },
+    });
     if let (Some(all), Some(more)) = (all.as_object_mut(), values.as_object()) {
         all.extend(more.clone());
     }

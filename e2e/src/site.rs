@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::account, cluster::Cluster, expect::Object, fleet::Fleet, operator::Operator,
-    registration, scenario::Scenario,
+    registration, scenario::Scenario, webhooks::Webhooks,
 };
 
 /// A corner.
@@ -75,6 +75,21 @@ impl<'f> Site<'f> {
             )))
     }
 
+    /// The webhooks of this corner, not registered yet. A cluster that existed before cannot reach this machine, and
+    /// gets none.
+    pub fn webhooks(&self) -> Result<Option<Webhooks>> {
+        self.webhooks_for(&self.namespace)
+    }
+
+    /// The same for objects of another namespace, on which the operator of this corner does not act.
+    pub fn webhooks_for(&self, namespace: &str) -> Result<Option<Webhooks>> {
+        if self.fleet.member("hub")?.plane().is_none() {
+            eprintln!("the hub cannot reach an operator on this machine: nothing is tried");
+            return Ok(None);
+        }
+        Webhooks::prepare(namespace, self.fleet.folder().path()).map(Some)
+    }
+
     /// A kubeconfig of a target under the access chart's rights, for the namespace of
     /// this corner.
     pub async fn kubeconfig(&self, target: &Cluster) -> Result<String> {
@@ -102,6 +117,20 @@ impl<'f> Site<'f> {
         )
         .await
         .with_context(|| format!("registering {name}"))
+    }
+
+    /// Registers a target of the fleet that is reached by another URL than the cluster's own.
+    pub async fn register_by_way_of(&self, target: &str, url: &str) -> Result<()> {
+        let cluster = self.fleet.cluster(target)?;
+        let kubeconfig = self.kubeconfig(cluster).await?;
+        registration::register(
+            self.hub(),
+            &self.clusters_namespace(),
+            target,
+            &kubeconfig.replace(&cluster.server(), url),
+            Some(self.namespace()),
+        )
+        .await
     }
 
     /// Replaces the token of a target and the registration with it.

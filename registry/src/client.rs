@@ -230,6 +230,10 @@ impl Connection {
         })
     }
 
+    pub(crate) fn throttle(&self) -> &Arc<Throttle> {
+        &self.guard.throttle
+    }
+
     /// Host and port of the server, without anything that could be a secret.
     pub(crate) fn server(&self) -> String {
         host_of(&self.config.cluster_url)

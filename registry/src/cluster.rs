@@ -1,5 +1,7 @@
 //! One generation of one cluster: its clients, its watches and everything that ends with it.
 
+mod identity;
+
 use std::{
     any::{Any, TypeId},
     collections::{BTreeSet, HashMap},
@@ -9,17 +11,17 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, client::ConfigExt as _, core::PartialObjectMeta};
+use kube::{Client, client::ConfigExt as _};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
+pub use self::identity::Identity;
+use self::identity::identify;
 use crate::{
     CapabilityError, ClientOptions, Informer, InformerSpec, Kind, LOCAL,
     capability::Capabilities,
     client::{Connection, Shared, Throttle},
-    failure::error_code,
     informer::leg::Legs,
     metrics::ClusterMetrics,
     permits::{Permit, Permits},
@@ -45,22 +47,16 @@ pub struct Cluster {
     permits: Arc<Permits>,
     metrics: Arc<ClusterMetrics>,
     rotated: watch::Sender<u64>,
+    /// Whether its watches may try.
+    usable: watch::Sender<bool>,
     extensions: Mutex<HashMap<TypeId, Slot>>,
     tasks: TaskTracker,
     stop: CancellationToken,
     me: Weak<Cluster>,
 }
 
-type Slot = Arc<OnceLock<Arc<dyn Any + Send + Sync>>>;
-
-/// Who answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// UID of the `kube-system` namespace; `None` when it may not be read.
-    pub uid: Option<String>,
-    /// Version of the API server; `None` when it may not be asked.
-    pub version: Option<String>,
-}
+/// An `OnceLock` of an `Arc` of the type it is filed under.
+type Slot = Arc<dyn Any + Send + Sync>;
 
 /// A namespace is outside of what a registration declares.
 ///
@@ -134,6 +130,7 @@ impl Cluster {
             permits: parts.permits,
             metrics: parts.metrics,
             rotated: watch::Sender::new(0),
+            usable: watch::Sender::new(true),
             extensions: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -230,7 +227,7 @@ impl Cluster {
     /// Each call starts watches of its own; share the answer, for example by
     /// [`Self::extension`].
     pub fn informer(&self, spec: InformerSpec) -> Arc<Informer> {
-        Informer::start(&self.handle(), spec)
+        Informer::start(self, spec)
     }
 
     /// Lets go of what [`Self::extension`] made, when nobody needs it any more; the next ask makes
@@ -251,23 +248,22 @@ impl Cluster {
     ///
     /// `init` may ask for extensions of other types, not for its own.
     pub fn extension<T: Any + Send + Sync>(&self, init: impl FnOnce(&Self) -> T) -> Arc<T> {
-        let slot = {
+        let slot: Arc<OnceLock<Arc<T>>> = {
             let mut slots = self
                 .extensions
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            slots.entry(TypeId::of::<T>()).or_default().clone()
+            let fresh = || -> Slot { Arc::new(OnceLock::<Arc<T>>::new()) };
+            let filed = slots.entry(TypeId::of::<T>()).or_insert_with(fresh);
+            filed.clone().downcast().unwrap_or_else(|_| {
+                // Filed under its own type, so this cannot be; a new one is right all the same.
+                let slot = Arc::new(OnceLock::new());
+                *filed = slot.clone();
+                slot
+            })
         };
         // Outside of the lock: `init` may start informers or ask for other extensions.
-        let mut init = Some(init);
-        let any = slot.get_or_init(|| match init.take() {
-            Some(init) => Arc::new(init(self)),
-            None => Arc::new(()),
-        });
-        match any.clone().downcast() {
-            Ok(extension) => extension,
-            Err(_) => unreachable!("the slot of a type holds a value of that type"),
-        }
+        slot.get_or_init(|| Arc::new(init(self))).clone()
     }
 
     /// Requests made under this name so far, by every generation.
@@ -298,6 +294,27 @@ impl Cluster {
         self.rotated.send_modify(|count| *count += 1);
     }
 
+    /// Counts changes of the credential.
+    pub(crate) fn rotations(&self) -> watch::Receiver<u64> {
+        self.rotated.subscribe()
+    }
+
+    /// What the server said that concerns all calls.
+    pub(crate) fn throttle(&self) -> &Arc<Throttle> {
+        self.connection.throttle()
+    }
+
+    /// Whether watches that fail may try again. When they may, they do so at once.
+    pub(crate) fn set_usable(&self, usable: bool) {
+        self.usable
+            .send_if_modified(|now| std::mem::replace(now, usable) != usable);
+    }
+
+    /// Asks whether the server works. Who may not ask has been answered all the same.
+    pub(crate) async fn ready(&self) -> Result<(), kube::Error> {
+        identity::ready(&self.client()).await
+    }
+
     /// Ends the watches and waits for them; `false` if they take longer than five seconds. The
     /// clients stay usable for who still holds them.
     pub async fn shut_down(&self) -> bool {
@@ -326,14 +343,13 @@ impl Cluster {
             capabilities: self.capabilities.clone(),
             metrics: self.metrics.clone(),
             rotated: self.rotated.subscribe(),
+            usable: self.usable.subscribe(),
         }
     }
 
-    fn handle(&self) -> Arc<Self> {
-        match self.me.upgrade() {
-            Some(me) => me,
-            None => unreachable!("borrowed from an Arc that is alive"),
-        }
+    /// Itself, for tasks that must not keep it alive.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        self.me.clone()
     }
 }
 
@@ -351,24 +367,5 @@ impl std::fmt::Debug for Cluster {
             .field("server", &self.server)
             .field("namespaces", &self.namespaces)
             .finish_non_exhaustive()
-    }
-}
-
-/// `kube-system` and `/version`, side by side.
-async fn identify(client: &Client) -> Result<Identity, kube::Error> {
-    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
-    let (system, version) = tokio::join!(namespaces.get("kube-system"), client.apiserver_version());
-    let uid = permitted(system)?.and_then(|namespace| namespace.metadata.uid);
-    let version = permitted(version)?.map(|info| info.git_version);
-    Ok(Identity { uid, version })
-}
-
-/// What is forbidden is an open question, not a failure: the credential was accepted. A 404 is one: every API server
-/// has both, so something else answers, a proxy whose route is gone as a rule.
-fn permitted<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error_code(&error), Some(403)) => Ok(None),
-        Err(error) => Err(error),
     }
 }

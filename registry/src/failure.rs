@@ -47,6 +47,18 @@ impl Cause {
         )
     }
 
+    /// What an error of a call says about the cluster that was asked.
+    ///
+    /// ```
+    /// use target_registry::Cause;
+    ///
+    /// let refused = kube::core::Status::failure("no", "Unauthorized").with_code(401).boxed();
+    /// assert_eq!(Cause::of(&kube::Error::Api(refused)), Cause::Unauthorized);
+    /// ```
+    pub fn of(error: &kube::Error) -> Self {
+        cause_of(error)
+    }
+
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -128,7 +128,7 @@ struct IntoStore {
 
 impl Informer {
     /// Starts the watches on the tasks of `cluster`.
-    pub(crate) fn start(cluster: &Arc<Cluster>, spec: InformerSpec) -> Arc<Self> {
+    pub(crate) fn start(cluster: &Cluster, spec: InformerSpec) -> Arc<Self> {
         let namespaces: Vec<_> = match cluster.namespaces().filter(|_| spec.kind.namespaced) {
             Some(declared) => declared.iter().cloned().map(Some).collect(),
             None => vec![None],
@@ -138,7 +138,7 @@ impl Informer {
             phase: watch::Sender::new(Phase::Starting),
         };
         let inner = Arc::new(Inner {
-            cluster: Arc::downgrade(cluster),
+            cluster: cluster.weak(),
             cluster_name: cluster.name().to_owned(),
             metrics: cluster.metrics().clone(),
             store: RwLock::default(),

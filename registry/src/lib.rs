@@ -75,15 +75,33 @@
 //! A [`TargetCluster`] of the name of the Secret, in the same namespace, says who may use the cluster
 //! and how; [`Registry::resolve_for`] holds to it. It shows the state as well, and is created where it
 //! is missing. An installation without the custom resource goes without both.
+//! # Health
+//!
+//! A connected cluster is probed with `GET /readyz`, over the client that does the work. Some
+//! failures in a row make it [`State::Lost`]: from then on its name does not resolve, its watches
+//! rest, and nothing but the probe touches the network, ever more rarely. Some answers in a row
+//! bring it back, as the same [generation](Cluster::generation) and after a look whether it is still
+//! the same cluster. How many and how often is in [`ProbeOptions`]. A server that asks to be left
+//! alone (429) is not lost.
 //!
 //! # Bulkheads
 //!
-//! Connecting and watching are tasks of the cluster they belong to. No lock is held across a call,
+//! Connecting, probing and watching are tasks of the cluster they belong to. No lock is held across a call,
 //! so a cluster that hangs delays nobody who does not ask it. A frozen server is noticed by HTTP/2
 //! PING within seconds, also by a watch that is silent anyway.
 #![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 mod backoff;
+mod breaker;
 mod capability;
 mod client;
 mod cluster;
@@ -105,6 +123,7 @@ pub mod target_cluster;
 mod trigger;
 
 pub use crate::{
+    breaker::ProbeOptions,
     capability::CapabilityError,
     client::{AnswerTooLong, ClientOptions, DeadlineExceeded, Fence, Fenced},
     cluster::{Cluster, Identity, OutOfScope},

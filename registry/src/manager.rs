@@ -4,6 +4,7 @@
 mod attempt;
 mod member;
 mod policy;
+mod pulse;
 mod renewal;
 mod secrets;
 
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     attempt::{Attempt, Goal, Outcome, Report},
     member::{Member, Trouble},
+    pulse::Beat,
 };
 use crate::{
     Cause, Cluster, Registration, RegistrationError, RegistryOptions, State,
@@ -44,6 +46,8 @@ enum Message {
     Renewed(Box<Renewed>),
     /// An attempt to connect ended.
     Report(Report),
+    /// The probe of a connected cluster has something to say.
+    Beat(Beat),
 }
 
 /// Starts the owner and the watch of the Secrets.
@@ -65,6 +69,13 @@ pub(crate) fn spawn(
         namespace: options.namespace.clone(),
         program: options.program.clone(),
     };
+    hub.spawn({
+        let stop = hub.stop_token().clone();
+        let shown = pulse::show(hub.clone(), options.probe.clone());
+        async move {
+            stop.run_until_cancelled(shown).await;
+        }
+    });
     let owner = Owner {
         shared: shared.clone(),
         options: Arc::new(options),
@@ -123,6 +134,7 @@ impl Owner {
                 Some(Message::Listed(names)) => self.listed(&names),
                 Some(Message::Renewed(renewed)) => self.renewed(*renewed),
                 Some(Message::Report(report)) => self.report(report),
+                Some(Message::Beat(beat)) => self.hear(beat),
                 None => break,
             }
             if self.listed && self.members.values().all(|member| member.tried) {
@@ -205,13 +217,14 @@ impl Owner {
         member.give_up();
         tracing::error!(cluster = member.state.name, cause = %error.cause(), "{detail}");
         member.keepsakes.metrics.engagement("refused");
-        let state = if member.current.is_some() && error.keeps_last_good() {
-            State::Degraded
+        let trouble = (error.cause(), detail, None);
+        if member.current.is_some() && error.keeps_last_good() {
+            member.content = Some(trouble);
+            self.settle(member, true);
         } else {
             self.disengage(member);
-            State::Rejected
-        };
-        self.publish(member, state, Some((error.cause(), detail, None)));
+            self.publish(member, State::Rejected, Some(trouble));
+        }
     }
 
     fn engage(&mut self, member: &mut Member, registration: Arc<Registration>) {
@@ -224,7 +237,8 @@ impl Owner {
             .map(|(_, current)| current.content_hash());
         if current == Some(registration.content_hash()) {
             // Back to what is in use.
-            self.publish(member, State::Connected, None);
+            member.content = None;
+            self.settle(member, true);
             return;
         }
         tracing::info!(
@@ -323,26 +337,28 @@ impl Owner {
                     self.disengage(member);
                     self.attempt(member, registration, Some(next_try));
                 }
-                let state = if member.current.is_some() {
-                    State::Degraded
+                let trouble = (cause, detail, Some(next_try));
+                if member.current.is_some() {
+                    member.content = Some(trouble);
+                    self.settle(member, true);
                 } else {
-                    State::Lost
-                };
-                self.publish(member, state, Some((cause, detail, Some(next_try))));
+                    self.publish(member, State::Lost, Some(trouble));
+                }
             }
             Outcome::Connected(cluster, identity) => {
                 member.attempt = None;
                 if self.identify(member, &registration, identity.uid.as_deref()) {
                     member.keepsakes.metrics.engagement("connected");
-                    let old = member.current.replace((cluster, registration));
-                    self.publish(member, State::Connected, None);
+                    self.watch_over(&cluster);
+                    let old = member.use_now(cluster, registration);
+                    self.settle(member, true);
                     tracing::info!(
                         cluster = member.state.name,
                         generation = member.state.generation,
                         version = identity.version,
                         "cluster engaged"
                     );
-                    if let Some((old, _)) = old {
+                    if let Some(old) = old {
                         join(&self.shared, old);
                     }
                     self.plan_renewal(member);
@@ -353,17 +369,19 @@ impl Owner {
             Outcome::Swapped(header, identity) => {
                 member.attempt = None;
                 if self.identify(member, &registration, identity.uid.as_deref())
-                    && let Some((cluster, current)) = &mut member.current
+                    && let Some((cluster, _)) = &member.current
                 {
+                    let cluster = cluster.clone();
                     cluster.set_credential(header);
-                    *current = registration;
+                    cluster.set_usable(true);
+                    member.use_now(cluster.clone(), registration);
                     member.keepsakes.metrics.engagement("rotated");
                     tracing::info!(
                         cluster = member.state.name,
                         generation = cluster.generation(),
                         "cluster engaged"
                     );
-                    self.publish(member, State::Connected, None);
+                    self.settle(member, true);
                     self.plan_renewal(member);
                 }
             }
@@ -372,7 +390,7 @@ impl Owner {
 
     /// Stops using the present generation. Its tasks end; what lies on the cluster stays.
     fn disengage(&self, member: &mut Member) {
-        if let Some((cluster, _)) = member.current.take() {
+        if let Some(cluster) = member.use_nothing() {
             tracing::info!(
                 cluster = member.state.name,
                 generation = cluster.generation(),
@@ -380,6 +398,15 @@ impl Owner {
             );
             join(&self.shared, cluster);
         }
+    }
+
+    /// Publishes how a registration with a generation in use is. What does not change whether and how
+    /// it resolves concerns nobody who uses it.
+    fn settle(&self, member: &mut Member, concerns_users: bool) {
+        let (state, trouble) = member.standing();
+        let (entry, notify) = member.turn(state, trouble);
+        self.shared
+            .publish(&member.state.name, Some(entry), notify && concerns_users);
     }
 
     fn publish(&self, member: &mut Member, state: State, trouble: Option<Trouble>) {

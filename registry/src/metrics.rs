@@ -9,10 +9,14 @@ use std::{
     time::Duration,
 };
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+use jiff::Timestamp;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use tokio::time::Instant;
 
 use crate::{LOCAL, state::State};
+
+/// Upper bounds of the times of probes, in seconds.
+const PROBE_BUCKETS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 5.0];
 
 /// The metrics of a registry and its clusters, all with the label `cluster`.
 ///
@@ -20,11 +24,12 @@ use crate::{LOCAL, state::State};
 /// | --- | --- | --- |
 /// | `_target_cluster_up` | | 1 while the cluster resolves |
 /// | `_target_cluster_state` | `state` | 1 for the state it is in, 0 for the others |
-/// | `_target_credential_expiry_timestamp_seconds` | | when the credential in use expires; absent if it does not say |
+/// | `_target_cluster_probe_duration_seconds` | | time of one probe, however it ended |
 /// | `_target_cluster_engagements_total` | `result` | attempts to connect |
 /// | `_target_requests_total` | `verb`, `code` | calls, with the HTTP status or `timeout`, `error`, `throttled`, `fenced` |
 /// | `_target_watch_restarts_total` | `kind` | watches that had to be started again after a failure |
 /// | `_target_watch_objects` | `kind` | objects held in memory |
+/// | `_target_credential_expiry_timestamp_seconds` | | when the credential in use ends, if it does |
 ///
 /// The series of a registration are removed with it, so their number is bounded by what is
 /// registered.
@@ -32,11 +37,12 @@ use crate::{LOCAL, state::State};
 pub struct Metrics {
     up: IntGaugeVec,
     state: IntGaugeVec,
-    expiry: IntGaugeVec,
     engagements: IntCounterVec,
     requests: IntCounterVec,
     restarts: IntCounterVec,
     objects: IntGaugeVec,
+    probes: HistogramVec,
+    expiry: IntGaugeVec,
 }
 
 /// The series of one cluster.
@@ -85,13 +91,6 @@ impl Metrics {
                 ),
                 &["cluster", "state"],
             )?,
-            expiry: IntGaugeVec::new(
-                opts(
-                    "target_credential_expiry_timestamp_seconds",
-                    "When the credential of the cluster expires, in Unix time.",
-                ),
-                &["cluster"],
-            )?,
             engagements: IntCounterVec::new(
                 opts(
                     "target_cluster_engagements_total",
@@ -113,6 +112,21 @@ impl Metrics {
                 ),
                 &["cluster", "kind"],
             )?,
+            probes: HistogramVec::new(
+                HistogramOpts::new(
+                    format!("{prefix}_target_cluster_probe_duration_seconds"),
+                    "Time of one probe of the API server, however it ended.",
+                )
+                .buckets(PROBE_BUCKETS.to_vec()),
+                &["cluster"],
+            )?,
+            expiry: IntGaugeVec::new(
+                opts(
+                    "target_credential_expiry_timestamp_seconds",
+                    "When the credential in use expires, in seconds since 1970; absent if it does not say.",
+                ),
+                &["cluster"],
+            )?,
             objects: IntGaugeVec::new(
                 opts("target_watch_objects", "Objects held in memory, by kind."),
                 &["cluster", "kind"],
@@ -120,11 +134,12 @@ impl Metrics {
         };
         registry.register(Box::new(metrics.up.clone()))?;
         registry.register(Box::new(metrics.state.clone()))?;
-        registry.register(Box::new(metrics.expiry.clone()))?;
         registry.register(Box::new(metrics.engagements.clone()))?;
         registry.register(Box::new(metrics.requests.clone()))?;
         registry.register(Box::new(metrics.restarts.clone()))?;
         registry.register(Box::new(metrics.objects.clone()))?;
+        registry.register(Box::new(metrics.probes.clone()))?;
+        registry.register(Box::new(metrics.expiry.clone()))?;
         Ok(metrics)
     }
 }
@@ -218,31 +233,50 @@ impl ClusterMetrics {
     }
 
     pub(crate) fn state(&self, now: State) {
-        let Some(metrics) = self.metrics.as_ref().filter(|_| !self.is_retired()) else {
-            return;
-        };
-        for state in State::ALL {
+        self.alive(|metrics, cluster| {
+            for state in State::ALL {
+                metrics
+                    .state
+                    .with_label_values(&[cluster, state.as_str()])
+                    .set(i64::from(state == now));
+            }
             metrics
-                .state
-                .with_label_values(&[self.label.as_str(), state.as_str()])
-                .set(i64::from(state == now));
-        }
-        metrics
-            .up
-            .with_label_values(&[self.label.as_str()])
-            .set(i64::from(now.resolves()));
+                .up
+                .with_label_values(&[cluster])
+                .set(i64::from(now.resolves()));
+        });
     }
 
-    /// When the credential in use expires, in Unix time.
-    pub(crate) fn expiry(&self, at: Option<i64>) {
-        let Some(metrics) = self.metrics.as_ref().filter(|_| !self.is_retired()) else {
-            return;
-        };
-        let labels = [self.label.as_str()];
-        match at {
-            Some(at) => metrics.expiry.with_label_values(&labels).set(at),
-            // An error only says that there is none.
-            None => drop(metrics.expiry.remove_label_values(&labels)),
+    pub(crate) fn probe(&self, took: Duration) {
+        self.alive(|metrics, cluster| {
+            metrics
+                .probes
+                .with_label_values(&[cluster])
+                .observe(took.as_secs_f64());
+        });
+    }
+
+    /// When the credential in use ends; `None` where it does not say.
+    pub(crate) fn expiry(&self, at: Option<Timestamp>) {
+        self.alive(|metrics, cluster| match at {
+            Some(at) => metrics
+                .expiry
+                .with_label_values(&[cluster])
+                .set(at.as_second()),
+            None => {
+                // An error only says that there is none.
+                let _ = metrics.expiry.remove_label_values(&[cluster]);
+            }
+        });
+    }
+
+    /// Acts on series whose labels are known without a list.
+    fn alive(&self, act: impl FnOnce(&Metrics, &str)) {
+        let Some(metrics) = &self.metrics else { return };
+        // Under the lock, so that nothing slips in between retiring and removing.
+        let _used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_retired() {
+            act(metrics, &self.label);
         }
     }
 
@@ -289,6 +323,7 @@ impl ClusterMetrics {
                 .remove_label_values(&[cluster, state.as_str()]);
         }
         let _ = metrics.up.remove_label_values(&[cluster]);
+        let _ = metrics.probes.remove_label_values(&[cluster]);
         let _ = metrics.expiry.remove_label_values(&[cluster]);
     }
 }
@@ -317,12 +352,15 @@ mod tests {
             cluster.restart("Secret");
             cluster.objects("Secret", 3);
             cluster.state(State::Connected);
-            cluster.expiry(Some(1_800_000_000));
-            assert_eq!(names(&registry).len(), 7, "{:?}", names(&registry));
+            cluster.probe(Duration::from_millis(3));
+            cluster.expiry(Some(Timestamp::now()));
+            assert_eq!(names(&registry).len(), 8, "{:?}", names(&registry));
             cluster.retire();
             cluster.request("get", "200");
             cluster.objects("Secret", -3);
             cluster.state(State::Lost);
+            cluster.probe(Duration::from_millis(3));
+            cluster.expiry(Some(Timestamp::now()));
             assert_eq!(names(&registry), Vec::<String>::new(), "for {name}");
         }
     }

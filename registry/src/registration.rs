@@ -4,6 +4,7 @@
 //! Nothing in it may make the process run a program, open a file, or send a credential of its own
 //! somewhere. So it is judged as plain data before anything that could act on it sees it.
 
+mod connect;
 mod credential;
 mod document;
 mod entry;

@@ -17,7 +17,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ClientOptions, Cluster, ClusterChanged, ClusterState, TargetCluster, Unresolved, manager,
+    ClientOptions, Cluster, ClusterChanged, ClusterState, ProbeOptions, TargetCluster, Unresolved,
+    manager,
     mirror::Mirror,
     objects::{self, Dependents, Findings, Reports},
     policy::{self, Policies, Purpose},
@@ -45,6 +46,8 @@ pub struct RegistryOptions {
     pub allow_insecure: bool,
     /// For one attempt to connect, identity included. Default 10 s.
     pub engage_timeout: Duration,
+    /// How connected clusters are probed, and how often the others are tried.
+    pub probe: ProbeOptions,
     /// How the clusters are spoken to.
     pub client: ClientOptions,
     /// Whether a cluster admits only the namespaces its `TargetCluster` names. Without this, one
@@ -97,6 +100,7 @@ impl RegistryOptions {
             namespace: namespace.into(),
             allow_insecure: false,
             engage_timeout: Duration::from_secs(10),
+            probe: ProbeOptions::default(),
             client: ClientOptions::default(),
             require_grants: false,
             needs: Needs::default(),

@@ -12,11 +12,12 @@ pub enum State {
     Pending,
     /// Connected with what the Secret says now. Resolves.
     Connected,
-    /// Connected with what an earlier version of the Secret said, because the present one cannot
-    /// be read or its server not be reached. Resolves.
+    /// Connected, and not as it should be: with what an earlier version of the Secret said, because
+    /// the present one cannot be read or its server not be reached, or after some failed probes, or
+    /// with a server that asks to be left alone. Resolves.
     Degraded,
-    /// The last attempt to connect failed and nothing older may be used; tried again. Does not
-    /// resolve.
+    /// Connected before and not answering any more, or not connected because the last attempt failed
+    /// and nothing older may be used; tried again. Does not resolve.
     Lost,
     /// The content of the Secret is refused, or leads to another cluster than before. Does not
     /// resolve until the Secret is written again.
@@ -103,7 +104,7 @@ pub enum Unresolved {
         name: String,
     },
     /// There is one, and it cannot be used now.
-    #[error("cluster not found: {name:?} is not usable since {since}: {detail}")]
+    #[error("cluster not found: {name:?} is not usable since {since} ({cause}): {detail}")]
     Lost {
         /// The name that was asked for.
         name: String,

@@ -2,16 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
+use anyhow::Context as _;
 use target_registry::{Cluster, Registry};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::election::Standing;
 use crate::{
-    admin::{Check, Checks, ClusterReport, Listener, health_router, metrics_router},
+    admin::{Check, Checks, ClusterReport, Listener, Reviewer, health_router, metrics_router},
     cli::RunArgs,
     metrics::Metrics,
     ready::{Heartbeat, Readiness, STUCK_AFTER},
     telemetry::Telemetry,
+    tls::ServingCertificate,
 };
 
 /// The check that holds until the custom resources of the hub are listed, and its handle.
@@ -27,6 +29,8 @@ pub struct Vitals {
     pub hub: Arc<Cluster>,
     /// Filled once this replica leads.
     pub engaged: Arc<OnceLock<Registry>>,
+    /// Whether the webhooks answer, if they are served.
+    pub webhooks: Option<Check>,
 }
 
 /// Opens the listeners that the flags ask for and serves on `tasks` until `stop`.
@@ -39,7 +43,19 @@ pub async fn serve(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     if let Some(listener) = Listener::metrics(&args.metrics_bind_address).await? {
-        tasks.spawn(listener.serve(metrics_router(metrics.clone(), None), stop.clone()));
+        if args.metrics_secure {
+            let folder = args.metrics_certificate();
+            let certificate = ServingCertificate::load(&folder).await;
+            let certificate = certificate.context(
+                "--metrics-secure needs a certificate: mount one and name its folder with --metrics-cert-dir",
+            )?;
+            let certificate = certificate.counted(metrics);
+            let reviewer = Reviewer::new(vitals.hub.client());
+            let router = metrics_router(metrics.clone(), Some(reviewer));
+            tasks.spawn(listener.serve_securely(router, certificate, stop.clone()));
+        } else {
+            tasks.spawn(listener.serve(metrics_router(metrics.clone(), None), stop.clone()));
+        }
     }
     if let Some(listener) = Listener::health(&args.health_probe_bind_address).await? {
         let engaged = Arc::clone(&vitals.engaged);
@@ -53,6 +69,7 @@ pub async fn serve(
         let readyz = Checks::default()
             .with(leader_or_standby(&vitals))
             .with(caches(&vitals));
+        let readyz = vitals.webhooks.into_iter().fold(readyz, Checks::with);
         let router = health_router(healthz, readyz, report, telemetry);
         tasks.spawn(listener.serve(router, stop.clone()));
     }

@@ -16,6 +16,7 @@ pub fn say(args: &RunArgs, hub: &Cluster) {
         leader_elect = args.leader_elect,
         webhooks = args.enable_webhooks,
         metrics = %args.metrics_bind_address,
+        metrics_secure = args.metrics_secure,
         health = %args.health_probe_bind_address,
         workers = args.concurrency(),
         sync_period = ?args.sync_period,

@@ -8,7 +8,7 @@ fn parse(args: &[&str]) -> Result<RunArgs, Usage> {
     let args = std::iter::once("glance-operator").chain(args.iter().copied());
     match Cli::parse_from_args(args.map(OsString::from))?.into_command() {
         Command::Run(args) => Ok(*args),
-        Command::Crds | Command::Render(_) => panic!("these are not the operator's arguments"),
+        _ => panic!("these are not the operator's arguments"),
     }
 }
 
@@ -24,6 +24,10 @@ fn defaults_are_the_contracts() {
         assert_eq!(args.health_probe_bind_address, on(":8081"));
         assert!(!args.leader_elect);
         assert!(args.enable_webhooks);
+        assert!(!args.metrics_secure);
+        assert_eq!(args.webhook_bind_address, ":9443");
+        let folder = std::env::temp_dir().join("k8s-webhook-server/serving-certs");
+        assert_eq!(args.webhook_certificate(), folder);
         assert_eq!(args.sync_period, Duration::from_mins(10));
         assert_eq!(args.watched_namespace(), None);
         assert_eq!(args.clusters_namespace, "c5c3-clusters");
@@ -31,6 +35,7 @@ fn defaults_are_the_contracts() {
         assert_eq!(args.abandon_after, Duration::from_mins(5));
         assert_eq!(args.local_probe, LocalProbe::Direct);
         assert!(!args.allow_insecure_registrations);
+        assert!(!args.authorize_target_use);
         assert_eq!(args.hub_id(), None);
         assert_eq!(args.cluster_domain, "cluster.local");
         assert_eq!(args.leader_election_namespace, "");
@@ -185,4 +190,95 @@ fn crds_prints_every_kind_as_a_yaml_document() {
         })
         .collect();
     assert_eq!(kinds, ["Glance", "GlanceBackend", "TargetCluster"]);
+}
+
+fn usage(args: &[&str]) -> Usage {
+    Cli::parse_from_args(args.iter().map(OsString::from)).unwrap_err()
+}
+
+#[test]
+fn as_a_kubectl_plugin_it_never_starts_the_operator() {
+    for args in [
+        &["/usr/local/bin/kubectl-glance"][..],
+        &["kubectl-glance", "--leader-elect"],
+    ] {
+        assert_ne!(usage(args).text, "", "{args:?}");
+    }
+    let help = usage(&["kubectl-glance", "--help"]);
+    assert_eq!(help.exit_code, 0);
+    assert!(help.text.contains("Usage: kubectl glance"), "{}", help.text);
+    assert!(!help.text.contains("--leader-elect"), "{}", help.text);
+    let parsed = Cli::parse_from_args(
+        [
+            "kubectl-glance",
+            "clusters",
+            "list",
+            "-n",
+            "fleet",
+            "-ojson",
+        ]
+        .map(OsString::from),
+    );
+    assert!(matches!(
+        parsed.unwrap().into_command(),
+        Command::Clusters(_)
+    ));
+}
+
+#[test]
+fn options_of_all_clusters_commands_stand_before_or_behind_the_verb() {
+    for args in [
+        &["glance-operator", "clusters", "-n", "fleet", "list"][..],
+        &[
+            "glance-operator",
+            "clusters",
+            "list",
+            "--namespace",
+            "fleet",
+        ],
+        &[
+            "glance-operator",
+            "clusters",
+            "get",
+            "--clusters-namespace=fleet",
+        ],
+    ] {
+        let parsed = Cli::parse_from_args(args.iter().map(OsString::from)).unwrap();
+        let Command::Clusters(clusters) = parsed.into_command() else {
+            panic!("{args:?}");
+        };
+        assert_eq!(clusters.common.clusters_namespace, "fleet", "{args:?}");
+    }
+}
+
+#[rstest]
+#[case(&["glance-operator", "clusters", "register", "Edge"], "lower case")]
+#[case(&["glance-operator", "clusters", "register"], "<NAME>")]
+#[case(&["glance-operator", "clusters", "frobnicate"], "unrecognized subcommand")]
+#[case(&["glance-operator", "clusters", "list", "-o", "xml"], "json")]
+fn mistakes_say_what_would_be_right(#[case] args: &[&str], #[case] text: &str) {
+    let usage = usage(args);
+    assert_eq!(usage.exit_code, 1);
+    assert!(usage.text.contains(text), "{}", usage.text);
+}
+
+#[test]
+fn every_verb_teaches_itself() {
+    let command = Cli::command();
+    let clusters = command.find_subcommand("clusters").unwrap();
+    for verb in clusters.get_subcommands() {
+        assert!(verb.get_about().is_some(), "{}", verb.get_name());
+        for arg in verb.get_arguments() {
+            assert!(
+                arg.get_help().is_some(),
+                "{} {}",
+                verb.get_name(),
+                arg.get_id()
+            );
+        }
+    }
+    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh] {
+        let script = String::from_utf8(completion(shell)).unwrap();
+        assert!(script.contains("unregister"), "{shell}");
+    }
 }

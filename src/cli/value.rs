@@ -10,6 +10,9 @@ pub const METRICS: &str = ":8080";
 /// Default of the health listener.
 pub const HEALTH: &str = ":8081";
 
+/// Default of the webhook listener.
+pub const WEBHOOKS: &str = ":9443";
+
 /// Where a listener listens, if at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
@@ -36,6 +39,16 @@ pub fn metrics_address(text: &str) -> Result<Listen, String> {
 /// An empty health address switches the listener off.
 pub fn health_address(text: &str) -> Result<Listen, String> {
     listen(if text.is_empty() { "0" } else { text })
+}
+
+/// An empty webhook address means the default; the listener is switched off by `--enable-webhooks=false` alone.
+pub fn webhook_address(text: &str) -> Result<String, String> {
+    match listen(if text.is_empty() { WEBHOOKS } else { text })? {
+        Listen::On(address) => Ok(address),
+        Listen::Off => {
+            Err("expected HOST:PORT or :PORT; --enable-webhooks=false switches it off".to_owned())
+        }
+    }
 }
 
 fn listen(text: &str) -> Result<Listen, String> {

@@ -202,13 +202,29 @@ impl Target {
 
     /// Deletes exactly this object, in the background. One that is gone already is fine.
     pub async fn delete(&self, kind: &Kind, meta: &ObjectMeta) -> Result<(), StepError> {
+        // The default for Jobs is to orphan the pods.
+        self.delete_by(kind, meta, PropagationPolicy::Background)
+            .await
+    }
+
+    /// Deletes exactly this object; it stays until all that it controls is gone.
+    pub async fn delete_last(&self, kind: &Kind, meta: &ObjectMeta) -> Result<(), StepError> {
+        self.delete_by(kind, meta, PropagationPolicy::Foreground)
+            .await
+    }
+
+    async fn delete_by(
+        &self,
+        kind: &Kind,
+        meta: &ObjectMeta,
+        policy: PropagationPolicy,
+    ) -> Result<(), StepError> {
         if meta.deletion_timestamp.is_some() {
             return Ok(());
         }
         let name = meta.name.as_deref().unwrap_or_default();
         let params = DeleteParams {
-            // The default for Jobs is to orphan the pods.
-            propagation_policy: Some(PropagationPolicy::Background),
+            propagation_policy: Some(policy),
             preconditions: meta.uid.clone().map(|uid| Preconditions {
                 uid: Some(uid),
                 resource_version: None,

@@ -3,7 +3,7 @@
 //! The annotation is written before the metric moves, guarded by the version of the pass: at most once, never twice
 //! (contract: database, metrics).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use glance_api::glance::Glance;
 use kube::{
@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// When to try again to count what could not be counted.
+const AGAIN: Duration = Duration::from_secs(30);
+
 /// Records what ended. The CR as it is afterwards, for the status write that follows.
 pub async fn record(
     ctx: &Context,
@@ -27,6 +30,7 @@ pub async fn record(
     mut glance: Arc<Glance>,
     ended: Vec<EndedJobs>,
     notices: &mut Vec<Notice>,
+    requeue: &mut Option<Duration>,
 ) -> Arc<Glance> {
     for jobs in ended {
         if glance.annotations().get(jobs.annotation) == Some(&jobs.newest) {
@@ -51,6 +55,14 @@ pub async fn record(
                 ctx.glances.learn(Arc::clone(&glance));
                 let namespace = glance.namespace().unwrap_or_default();
                 for (succeeded, seconds) in jobs.runs {
+                    if let Some(phase) = jobs.phase {
+                        ctx.metrics.phase_finished(
+                            &glance.name_any(),
+                            &namespace,
+                            phase,
+                            succeeded,
+                        );
+                    }
                     ctx.metrics.job_finished(
                         jobs.metric,
                         &glance.name_any(),
@@ -69,7 +81,10 @@ pub async fn record(
                         "Patching last-observed {} Job UID failed; metric emission deferred to the next reconcile: {error}",
                         jobs.suffix
                     ),
-                ));
+                )
+                .unrepeatable());
+                // Nothing else may happen to this CR for long.
+                *requeue = Some(requeue.map_or(AGAIN, |known| known.min(AGAIN)));
             }
         }
     }

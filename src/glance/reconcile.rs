@@ -6,6 +6,7 @@ use futures::join;
 use glance_api::{
     conditions::{SECRETS_READY, SUB_CONDITIONS, reasons},
     glance::{Glance, GlanceStatus, UpgradePhase},
+    keys::events,
 };
 use kube::{Api, Resource, ResourceExt, runtime::controller::Action};
 use target_registry::{Purpose, Unresolved};
@@ -134,7 +135,7 @@ async fn steps(
         ),
         group.measure(
             StepId::DbPurge,
-            db_purge::reconcile(glance, target, &config)
+            db_purge::reconcile(ctx, glance, target, &config)
         ),
     );
     for (id, outcome) in [
@@ -208,9 +209,10 @@ async fn delete(
             );
             let mut summary = pass.close();
             if error.kind != ErrorKind::Conflict {
-                summary
-                    .notices
-                    .push(Notice::warning("TeardownFailed", error.message.clone()));
+                summary.notices.push(Notice::warning(
+                    events::TEARDOWN_FAILED,
+                    error.message.clone(),
+                ));
             }
             summary.error = Some(error);
             persist_and_act(ctx, api, Arc::clone(glance), summary).await
@@ -231,10 +233,10 @@ async fn persist_and_act(
         status: changes,
         mut notices,
         ended,
-        requeue,
+        mut requeue,
         error,
     } = summary;
-    let glance = job_metrics::record(ctx, api, glance, ended, &mut notices).await;
+    let glance = job_metrics::record(ctx, api, glance, ended, &mut notices, &mut requeue).await;
     let mut status = glance.status.clone().unwrap_or_default();
     for change in changes {
         apply_change(&mut status, change);
@@ -260,6 +262,10 @@ async fn persist_and_act(
     let stored = persist::value(glance.status.as_ref());
     let wanted = persist::value(Some(&status));
     let written = persist::status(api, glance.as_ref(), &stored, &wanted).await;
+    if written.is_err() {
+        // The next pass finds the rest out again: told twice, a transition would look like two.
+        notices.retain(|notice| notice.unrepeatable);
+    }
     publish(ctx, &glance, notices);
     match written {
         Ok(Some(written)) => ctx.glances.learn(Arc::new(written)),

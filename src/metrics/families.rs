@@ -11,7 +11,10 @@ use prometheus::{
     core::Collector,
 };
 
-use super::{JobMetric, REVISION, VERSION, process::ProcessCollector, queue::QueueFamilies};
+use super::{
+    JobMetric, REVISION, VERSION, process::ProcessCollector, queue::QueueFamilies,
+    schema::SchemaFamilies, webhooks::WebhookFamilies,
+};
 
 /// Buckets of `glance_operator_reconcile_duration_seconds`.
 const STEP_BUCKETS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -34,12 +37,14 @@ pub struct Families {
     pub step_errors: IntCounterVec,
     pub db_sync: JobFamilies,
     pub db_purge: JobFamilies,
+    pub schema: SchemaFamilies,
     pub condition: IntGaugeVec,
     pub backend_condition: IntGaugeVec,
     pub upgrade_phase: IntGaugeVec,
     pub children_abandoned: IntCounterVec,
     pub runtime: RuntimeFamilies,
     pub queue: QueueFamilies,
+    pub webhooks: WebhookFamilies,
     /// Label values in use, so that the series of a cluster or a CR can be found again.
     pub steps_seen: Mutex<BTreeSet<(String, &'static str)>>,
     pub errors_seen: Mutex<BTreeSet<(String, &'static str, &'static str)>>,
@@ -99,6 +104,7 @@ impl Families {
             )?,
             db_sync: JobFamilies::register(&registry, "db_sync", "schema Jobs")?,
             db_purge: JobFamilies::register(&registry, "db_purge", "purge Jobs")?,
+            schema: SchemaFamilies::register(&registry)?,
             condition: gauges(
                 &registry,
                 "glance_operator_condition",
@@ -125,6 +131,7 @@ impl Families {
             )?,
             runtime: RuntimeFamilies::register(&registry)?,
             queue: QueueFamilies::register(&registry)?,
+            webhooks: WebhookFamilies::register(&registry)?,
             steps_seen: Mutex::default(),
             errors_seen: Mutex::default(),
             conditions_seen: Mutex::default(),

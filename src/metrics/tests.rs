@@ -1,8 +1,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use glance_api::glance::UpgradePhase;
 use rstest::rstest;
 
 use super::*;
+use crate::names::PhaseJob;
 
 fn metrics() -> Metrics {
     Metrics::new().unwrap()
@@ -119,6 +121,18 @@ fn jobs_are_counted_per_glance_and_forgotten_with_it(#[case] kind: JobMetric, #[
         "a negative time counts as none"
     );
 
+    let name = format!("glance_operator_{name}_duration_seconds_bucket");
+    let buckets: Vec<_> = metrics
+        .encode()
+        .lines()
+        .filter(|line| line.starts_with(&name) && line.contains(r#"glance="images""#))
+        .filter_map(|line| Some(line.split_once("le=\"")?.1.split_once('"')?.0.to_owned()))
+        .collect();
+    assert_eq!(
+        buckets,
+        ["1", "5", "10", "30", "60", "120", "300", "600", "+Inf"]
+    );
+
     metrics.forget("images", "openstack");
     assert!(
         !mentions(&metrics, r#"glance="images""#),
@@ -149,6 +163,29 @@ fn an_upgrade_shows_the_phase_it_is_in_and_nothing_afterwards() {
     metrics.upgrade_phase("images", "openstack", Some(UpgradePhase::Migrating));
     metrics.forget("images", "openstack");
     assert!(!mentions(&metrics, "images"));
+}
+
+#[test]
+fn phases_and_purges_are_shown_one_by_one_and_forgotten_with_their_glance() {
+    let metrics = metrics();
+    metrics.phase_finished("images", "openstack", PhaseJob::Expand, true);
+    metrics.phase_finished("images", "openstack", PhaseJob::Contract, false);
+    metrics.purged(
+        "images",
+        "openstack",
+        "2026-03-01T12:00:00Z".parse().unwrap(),
+    );
+    let job = |phase, result| {
+        format!(
+            r#"glance_operator_upgrade_jobs_total{{glance="images",namespace="openstack",phase="{phase}",result="{result}"}}"#
+        )
+    };
+    assert_eq!(sample(&metrics, &job("expand", "succeeded")), Some(1.0));
+    assert_eq!(sample(&metrics, &job("contract", "failed")), Some(1.0));
+    let purged = r#"glance_operator_db_purge_last_success_timestamp_seconds{glance="images",namespace="openstack"}"#;
+    assert_eq!(sample(&metrics, purged), Some(1_772_366_400.0));
+    metrics.forget("images", "openstack");
+    assert!(!mentions(&metrics, "images"), "{}", metrics.encode());
 }
 
 #[test]

@@ -229,7 +229,8 @@ pub fn section(
     })
 }
 
-fn check_name(name: &str) -> Result<(), StoreFault> {
+/// Whether a store may have this name: it becomes a section beside those of Glance.
+pub fn check_name(name: &str) -> Result<(), StoreFault> {
     let lower = name.to_lowercase();
     if RESERVED.contains(&lower.as_str()) {
         return Err(StoreFault::ReservedName {
@@ -260,15 +261,19 @@ fn check_options(ini: &Ini, section: &str, spec: &GlanceBackendSpec) -> Result<(
             });
         }
     }
-    let is_name =
-        |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    match spec.extra_options.keys().find(|key| !is_name(key)) {
+    match spec.extra_options.keys().find(|key| !is_option_name(key)) {
         Some(key) => Err(StoreFault::OptionName { key: key.clone() }),
         None => Ok(()),
     }
 }
 
-fn has_control(text: &str) -> bool {
+/// Whether a text can be the name of an option.
+pub fn is_option_name(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Whether a text would not stay on its line, or not stay what it is.
+pub fn has_control(text: &str) -> bool {
     text.chars().any(|c| c.is_ascii_control())
 }
 

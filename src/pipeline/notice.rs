@@ -48,6 +48,9 @@ pub struct Notice {
     pub reason: &'static str,
     /// For people.
     pub message: String,
+    /// Whether it tells of something that no later pass can find out again, and must not be lost with the status of
+    /// this pass.
+    pub unrepeatable: bool,
 }
 
 /// Takes notices and returns at once; a clone feeds the same queue.
@@ -74,6 +77,7 @@ impl Notice {
             type_,
             reason,
             message,
+            unrepeatable: false,
         }
     }
 
@@ -84,7 +88,15 @@ impl Notice {
             type_,
             reason,
             message,
+            unrepeatable: false,
         }
+    }
+
+    /// Tells it even when the status of this pass cannot be stored.
+    #[must_use]
+    pub fn unrepeatable(mut self) -> Self {
+        self.unrepeatable = true;
+        self
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use glance_api::glance::UpgradePhase;
 
 use super::notice::Notice;
-use crate::metrics::JobMetric;
+use crate::{metrics::JobMetric, names::PhaseJob};
 
 /// Requeue of the Deployment, the route and an unhealthy API (contract: target clusters, requeue and backoff).
 pub const REQUEUE_ROLLOUT: Duration = Duration::from_secs(10);
@@ -66,6 +66,8 @@ pub struct EndedJobs {
     pub deferred: &'static str,
     /// Which pair of metrics they feed.
     pub metric: JobMetric,
+    /// The phase of an upgrade that they ran, if they did.
+    pub phase: Option<PhaseJob>,
     /// UID of the newest.
     pub newest: String,
     /// Success and seconds of each, oldest first.

@@ -132,6 +132,28 @@ impl fmt::Display for Cause {
 // === impl Review ===
 
 impl Review {
+    /// Refused for one fault.
+    pub fn refused(cause: Cause) -> Self {
+        Self {
+            causes: vec![cause],
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Admitted with a word.
+    pub fn warned(text: impl Into<String>) -> Self {
+        Self {
+            causes: Vec::new(),
+            warnings: vec![text.into()],
+        }
+    }
+
+    /// Adds what another look at the same object found.
+    pub fn merge(&mut self, other: Self) {
+        self.causes.extend(other.causes);
+        self.warnings.extend(other.warnings);
+    }
+
     /// Whether nothing speaks against the object.
     pub fn is_allowed(&self) -> bool {
         self.causes.is_empty()

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use glance_api::Glance;
 
-use super::{Cause, Review, glance_create, glance_update};
+use super::{Cause, Review, default_glance, glance_create, glance_update};
 
 #[path = "../../crds/tests/cases/list.rs"]
 mod cases;
@@ -19,8 +19,16 @@ fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     serde_json::from_value(object.clone()).ok()
 }
 
+/// The object as the mutating webhook leaves it.
+fn filled(object: &Value) -> Value {
+    let mut object = object.clone();
+    let defaults = default_glance(&object);
+    json_patch::patch(&mut object, &defaults.patch).unwrap();
+    object
+}
+
 fn review(case: &Case) -> Option<Review> {
-    let new: Glance = read(&case.new)?;
+    let new: Glance = read(&filled(&case.new))?;
     Some(match &case.old {
         Some(old) => glance_update(&read(old)?, &new),
         None => glance_create(&new),
@@ -45,11 +53,18 @@ fn complaint(case: &Case) -> Option<String> {
     (!right).then(|| format!("{}: expected {:?}, got {joined:?}", case.name, case.expect))
 }
 
+/// What only a cluster can judge is judged on one, by the same list.
+fn is_looked_up(case: &Case) -> bool {
+    matches!(&case.expect, Expect::Refused(Layer::Webhook, fragments)
+        if fragments.iter().any(|fragment| fragment.contains(": Not found:")))
+}
+
 #[test]
 fn every_case_of_a_glance_ends_as_the_list_says() {
     let complaints: Vec<String> = cases::all()
         .iter()
-        .filter(|case| case.kind == Kind::Glance && case.setup == Setup::Any)
+        .filter(|case| case.kind == Kind::Glance && case.setup != Setup::WithoutWebhooks)
+        .filter(|case| !is_looked_up(case))
         .filter_map(complaint)
         .collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));

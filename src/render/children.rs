@@ -193,15 +193,9 @@ impl<'a> Renderer<'a> {
     }
 
     fn stores(&mut self) -> Result<Stores, String> {
-        let attached: Vec<&GlanceBackend> = self
-            .input
-            .backends
-            .iter()
-            .filter(|backend| {
-                backend.namespace().as_deref() == Some(self.id.namespace)
-                    && backend.spec.glance_ref.name == self.id.name
-            })
-            .collect();
+        let input = self.input;
+        let mut attached = input.backends_of(self.id.namespace);
+        attached.retain(|backend| backend.spec.glance_ref.name == self.id.name);
         let marked: Vec<String> = attached
             .iter()
             .filter(|backend| defaults::is_default(&backend.spec))

@@ -22,7 +22,7 @@ use similar::TextDiff;
 
 use super::children::{self, Child};
 use super::input::{Input, Key};
-use super::{MASK, Outcome, judge, output};
+use super::{MASK, Outcome, judge, key, output};
 use crate::cli::RenderArgs;
 use crate::cluster::kinds::{CHILDREN, DEPLOYMENT};
 use crate::glance::workload::volumes;
@@ -116,22 +116,19 @@ impl Clusters {
             let glances: Api<Glance> = Api::namespaced(self.hub.clone(), &namespace);
             if let Some(live) = glances.get_opt(&name).await? {
                 let glance = &mut input.glances[index];
-                glance.metadata.uid = glance.metadata.uid.take().or(live.metadata.uid);
-                glance.status = glance.status.take().or(live.status);
+                glance.metadata.uid = glance.metadata.uid.take().or_else(|| live.uid());
+                glance.status = glance.status.take().or_else(|| live.status.clone());
+                input.live.insert((namespace.clone(), name.clone()), live);
             }
             let backends: Api<GlanceBackend> = Api::namespaced(self.hub.clone(), &namespace);
-            let known: Vec<String> = input.backends.iter().map(ResourceExt::name_any).collect();
+            let given: Vec<String> = input.backends.iter().map(ResourceExt::name_any).collect();
             let live = backends.list(&ListParams::default()).await?;
-            input.backends.extend(live.into_iter().filter(|backend| {
-                backend.spec.glance_ref.name == name
-                    && backend.metadata.deletion_timestamp.is_none()
-                    && !known.contains(&backend.name_any())
-            }));
+            let live = live.into_iter().filter(|backend| {
+                backend.spec.glance_ref.name == name && !given.contains(&backend.name_any())
+            });
+            input.live_backends.extend(live);
             self.complete_sources(input, index).await?;
         }
-        input
-            .backends
-            .sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         Ok(())
     }
 
@@ -143,11 +140,12 @@ impl Clusters {
             spec.database.secret_ref.name.clone(),
             spec.service_user.secret_ref.name.clone(),
         ];
-        let attached = input.backends.iter();
-        let attached = attached.filter(|backend| backend.spec.glance_ref.name == name);
-        secrets.extend(
-            attached.filter_map(|b| Some(b.spec.s3.as_ref()?.credentials_secret_ref.name.clone())),
-        );
+        let mut attached = input.backends_of(&namespace);
+        attached.retain(|backend| backend.spec.glance_ref.name == name);
+        let stores = attached
+            .iter()
+            .filter_map(|backend| backend.spec.s3.as_ref());
+        secrets.extend(stores.map(|s3| s3.credentials_secret_ref.name.clone()));
         let policy = spec.policy_overrides.as_ref();
         let rules = policy.and_then(|policy| Some(policy.config_map_ref.as_ref()?.name.clone()));
         for secret in secrets {
@@ -275,10 +273,6 @@ impl Clusters {
             &resource,
         ))
     }
-}
-
-fn key(glance: &Glance) -> Key {
-    (glance.namespace().unwrap_or_default(), glance.name_any())
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {

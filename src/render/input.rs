@@ -10,6 +10,8 @@ use secrecy::{ExposeSecret as _, SecretSlice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::policy::{self, Defaults};
+
 /// Namespace and name.
 pub type Key = (String, String);
 
@@ -20,6 +22,10 @@ pub struct Input {
     pub glances: Vec<Glance>,
     /// The stores of all of them.
     pub backends: Vec<GlanceBackend>,
+    /// The Glances as a cluster has them.
+    pub live: BTreeMap<Key, Glance>,
+    /// The stores that only a cluster has.
+    pub live_backends: Vec<GlanceBackend>,
     /// Data of Secrets.
     pub secrets: BTreeMap<Key, BTreeMap<String, SecretSlice<u8>>>,
     /// Data of `ConfigMap`s.
@@ -75,10 +81,20 @@ impl Input {
             })?;
             input.add(path, &text, namespace)?;
         }
-        input
-            .backends
-            .sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         Ok(input)
+    }
+
+    /// The stores of a namespace that are not being deleted, by name.
+    pub fn backends_of(&self, namespace: &str) -> Vec<&GlanceBackend> {
+        let all = self.backends.iter().chain(&self.live_backends);
+        let mut backends: Vec<_> = all
+            .filter(|backend| {
+                backend.metadata.namespace.as_deref() == Some(namespace)
+                    && backend.metadata.deletion_timestamp.is_none()
+            })
+            .collect();
+        backends.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        backends
     }
 
     /// Adds the documents of one file.
@@ -93,6 +109,23 @@ impl Input {
             self.add_object(path, document, namespace)?;
         }
         Ok(())
+    }
+
+    /// Writes what a resource leaves out, as the webhook does.
+    fn fill_in(
+        &mut self,
+        path: &Path,
+        key: &Key,
+        object: &mut Value,
+        defaults: &dyn Fn(&Value) -> Defaults,
+    ) -> Result<(), InputError> {
+        let defaults = defaults(object);
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let warnings = defaults.warnings.iter();
+        self.notes
+            .extend(warnings.map(|warning| format!("warning: {kind} {}: {warning}", key.1)));
+        json_patch::patch(object, &defaults.patch)
+            .map_err(|error| shape(path, &kind, key, error.to_string()))
     }
 
     fn add_object(
@@ -119,9 +152,11 @@ impl Input {
         let version = object["apiVersion"].as_str().unwrap_or_default();
         match (version, kind.as_str()) {
             (glance_api::API_VERSION, "Glance") => {
+                self.fill_in(path, &key, &mut object, &policy::default_glance)?;
                 self.glances.push(typed(path, &kind, &key, object)?);
             }
             (glance_api::API_VERSION, "GlanceBackend") => {
+                self.fill_in(path, &key, &mut object, &policy::default_backend)?;
                 self.backends.push(typed(path, &kind, &key, object)?);
             }
             ("v1", "Secret") => {

@@ -44,100 +44,121 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
-{{/*
-The twenty rules that an installation of the Go operator has, in its order: audits compare them
-one by one. What this operator uses beyond them is in "glance-operator.fleetRules".
-*/}}
-{{- define "glance-operator.rules" -}}
-- apiGroups: [glance.openstack.c5c3.io]
-  resources: [glances]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [glance.openstack.c5c3.io]
-  resources: [glances/status]
-  verbs: [get, update, patch]
-# Children carry a blocking owner reference; the ownership-permission admission plugin asks for this.
-- apiGroups: [glance.openstack.c5c3.io]
-  resources: [glances/finalizers]
-  verbs: [update]
-- apiGroups: [glance.openstack.c5c3.io]
-  resources: [glancebackends]
-  verbs: [get, list, watch]
-- apiGroups: [glance.openstack.c5c3.io]
-  resources: [glancebackends/status]
-  verbs: [get, update, patch]
-- apiGroups: [apps]
-  resources: [deployments]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [""]
-  resources: [services, configmaps, secrets]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create, patch]
-- apiGroups: [batch]
-  resources: [jobs, cronjobs]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [k8s.mariadb.com]
-  resources: [databases, users, grants]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [k8s.mariadb.com]
-  resources: [mariadbs]
-  verbs: [get, list, watch]
-# Only to explain a missing Secret in a condition's message.
-- apiGroups: [external-secrets.io]
-  resources: [externalsecrets]
-  verbs: [get, list, watch]
-- apiGroups: [external-secrets.io]
-  resources: [clustersecretstores, secretstores]
-  verbs: [get, list, watch]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [autoscaling]
-  resources: [horizontalpodautoscalers]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [networking.k8s.io]
-  resources: [networkpolicies]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [gateway.networking.k8s.io]
-  resources: [httproutes]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [gateway.networking.k8s.io]
-  resources: [httproutes/status]
-  verbs: [get]
-- apiGroups: [scheduling.k8s.io]
-  resources: [priorityclasses]
-  verbs: [get, list, watch]
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [get, list, watch, create, update, patch, delete]
+{{/* Settings of which one alone would not work; every object that they concern starts with it. */}}
+{{- define "glance-operator.check" -}}
+{{- if and .Values.rbac.namespaceScoped .Values.webhook.enabled }}
+{{- fail "values.webhook.enabled must be false with values.rbac.namespaceScoped: a namespace cannot have admission webhooks of its own (values.scoped.webhooks renders them for this namespace only)" }}
+{{- end }}
+{{- if .Values.networkPolicy.enabled }}
+{{- if not .Values.networkPolicy.kubeApiServer.cidrs }}
+{{- fail "values.networkPolicy.kubeApiServer.cidrs must name the addresses of the API server when values.networkPolicy.enabled is set: without them the operator is cut off" }}
+{{- end }}
+{{- if not .Values.networkPolicy.kubeApiServer.ports }}
+{{- fail "values.networkPolicy.kubeApiServer.ports must name the ports of the API server when values.networkPolicy.enabled is set: without them the operator is cut off" }}
+{{- end }}
+{{- end }}
+{{- if ne (empty .Values.targetClusters.cidrs) (empty .Values.targetClusters.ports) }}
+{{- fail "values.targetClusters.cidrs and values.targetClusters.ports go together" }}
+{{- end }}
+{{- if and .Values.secureMetrics.enabled (not (include "glance-operator.webhooks" .)) }}
+{{- fail "values.secureMetrics.enabled needs the certificate of the webhooks: set values.webhook.enabled" }}
+{{- end }}
+{{- if not (has .Values.apiProbe.mode (list "direct" "api-proxy")) }}
+{{- fail "values.apiProbe.mode must be direct or api-proxy" }}
+{{- end }}
+{{- if not (has .Values.webhookCertificate.mode (list "self-signed" "ca" "existing")) }}
+{{- fail "values.webhookCertificate.mode must be self-signed, ca or existing" }}
+{{- end }}
+{{- if eq .Values.webhookCertificate.mode "existing" }}
+{{- if not (and .Values.webhookCertificate.secretName .Values.webhookCertificate.caBundle) }}
+{{- fail "values.webhookCertificate.secretName and values.webhookCertificate.caBundle must be set with values.webhookCertificate.mode=existing" }}
+{{- end }}
+{{- end }}
 {{- end }}
 
-{{/* Asking the API server to fetch a Glance's health, only with localProbe=api-proxy. */}}
-{{- define "glance-operator.localProbeRules" -}}
-- apiGroups: [""]
-  resources: [services/proxy]
-  verbs: [get]
+{{/* Whether admission is served: empty or true. */}}
+{{- define "glance-operator.webhooks" -}}
+{{- if or .Values.webhook.enabled (and .Values.rbac.namespaceScoped .Values.scoped.webhooks) }}true{{ end }}
 {{- end }}
 
-{{/* Without any of these the operator runs; each brings one feature. */}}
-{{- define "glance-operator.fleetRules" -}}
-# Policy and status of registrations.
-- apiGroups: [clusters.openstack.c5c3.io]
-  resources: [targetclusters]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [clusters.openstack.c5c3.io]
-  resources: [targetclusters/status]
-  verbs: [get, update, patch]
-# The hub's identity (the UID of kube-system), and grants by namespace label.
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [get, list, watch]
-# The cause of a stuck Job or rollout.
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [get, list]
-{{- if eq .Values.localProbe "api-proxy" }}
-{{ include "glance-operator.localProbeRules" . }}
+{{/* Whether cert-manager makes the serving certificate: empty or true. */}}
+{{- define "glance-operator.certManager" -}}
+{{- if and (include "glance-operator.webhooks" .) (ne .Values.webhookCertificate.mode "existing") }}true{{ end }}
 {{- end }}
+
+{{/* The Secret with the serving certificate. */}}
+{{- define "glance-operator.webhookSecret" -}}
+{{- if eq .Values.webhookCertificate.mode "existing" }}
+{{- .Values.webhookCertificate.secretName }}
+{{- else }}
+{{- printf "%s-webhook-cert" (include "glance-operator.fullname" .) }}
+{{- end }}
+{{- end }}
+
+{{- define "glance-operator.image" -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* The operator's arguments, in the order of the Go operator's chart; what that chart has not comes last. */}}
+{{- define "glance-operator.args" -}}
+{{- if .Values.leaderElection.enabled }}
+- --leader-elect
+{{- end }}
+{{- if .Values.rbac.namespaceScoped }}
+- --namespace={{ .Release.Namespace }}
+- --clusters-namespace=
+{{- else if not .Values.targetClusters.enabled }}
+- --clusters-namespace=
+{{- else if .Values.targetClusters.namespace }}
+- --clusters-namespace={{ .Values.targetClusters.namespace }}
+{{- end }}
+{{- if not (include "glance-operator.webhooks" .) }}
+- --enable-webhooks=false
+{{- end }}
+{{- with .Values.controller.maxConcurrentReconciles }}
+- --max-concurrent-reconciles={{ . }}
+{{- end }}
+- --metrics-bind-address=:{{ .Values.metrics.port }}
+- --health-probe-bind-address=:8081
+{{- if .Values.logging.development }}
+- --zap-devel=true
+{{- end }}
+{{- with .Values.logging.level }}
+- --zap-log-level={{ . }}
+{{- end }}
+{{- with .Values.logging.encoder }}
+- --zap-encoder={{ . }}
+{{- end }}
+{{- if ne .Values.apiProbe.mode "direct" }}
+- --local-probe={{ .Values.apiProbe.mode }}
+{{- end }}
+{{- if .Values.secureMetrics.enabled }}
+- --metrics-secure
+{{- end }}
+{{- if and .Values.targetClusters.enabled (not .Values.rbac.namespaceScoped) }}
+{{- if .Values.targetClusters.requireGrants }}
+- --require-target-grants
+{{- end }}
+{{- if .Values.targetClusters.authorizeUse }}
+- --authorize-target-use
+{{- end }}
+{{- end }}
+{{- with .Values.pod.args }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* One egress rule to `cidrs` on `ports`. */}}
+{{- define "glance-operator.addresses" -}}
+- to:
+    {{- range .cidrs }}
+    - ipBlock:
+        cidr: {{ . | quote }}
+    {{- end }}
+  ports:
+    {{- range .ports }}
+    - protocol: TCP
+      port: {{ . }}
+    {{- end }}
 {{- end }}

@@ -34,6 +34,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Rights in each namespace. */}}
 {{- define "target-cluster-access.namespaceRules" -}}
 {{- include (printf "target-cluster-access.namespaceRules.%s" .Values.profile) . }}
+{{- if and .Values.optional.causes (ne .Values.profile "shared") }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+{{- end }}
 {{- end }}
 
 {{- define "target-cluster-access.namespaceRules.glance" -}}
@@ -146,6 +151,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]
+{{- else if .Values.optional.identity }}
+# Its UID tells clusters apart.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [kube-system]
+  verbs: [get]
 {{- end }}
 # The default secret store has no namespace.
 - apiGroups: [external-secrets.io]

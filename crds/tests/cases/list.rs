@@ -8,6 +8,7 @@
 mod backend;
 mod bounds;
 mod corpus;
+mod judged;
 mod policy;
 mod required;
 mod rules;
@@ -88,6 +89,7 @@ pub fn all() -> Vec<Case> {
         shapes::cases(),
         backend::cases(),
         corpus::cases(),
+        judged::cases(),
         policy::cases(),
     ]
     .concat()

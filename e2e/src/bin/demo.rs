@@ -9,6 +9,7 @@ use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result, bail};
 use e2e::{
     cluster::Cluster,
+    commands::Commands,
     expect::{Object, conditions},
     fleet::{Fleet, Shape},
     kinds,
@@ -117,9 +118,14 @@ async fn demo() -> Result<()> {
     progress.say("both Glances are ready");
 
     println!("\n{}", fleet_table(&fleet).await?);
+    let user = Commands::with(&fleet, CLUSTERS_NAMESPACE).await?;
+    println!(
+        "$ glance-operator clusters list\n{}",
+        user.clusters_ok(&["list"]).await?.stdout
+    );
     println!("{}", glance_table(&fleet, &scenarios).await?);
     if !once {
-        println!("{}", instructions(&fleet)?);
+        println!("{}", instructions(&fleet, &user));
         stay(&mut running).await?;
     }
     progress.say("taking everything down");
@@ -285,15 +291,8 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// How to look around, ready to paste.
-fn instructions(fleet: &Fleet) -> Result<String> {
-    let tools = fleet.folder().path().join("bin");
-    fleet.assets().write_kubectl(&tools)?;
-    let kubeconfigs: Vec<_> = fleet
-        .members()
-        .iter()
-        .map(|m| m.cluster().kubeconfig().display().to_string())
-        .collect();
-    Ok(format!(
+fn instructions(fleet: &Fleet, user: &Commands) -> String {
+    format!(
         "Look around in another terminal:
 
   export PATH={}:$PATH
@@ -302,6 +301,7 @@ fn instructions(fleet: &Fleet) -> Result<String> {
   kubectl --context hub -n {NAMESPACE} get glances,glancebackends
   kubectl --context edge-1 -n {NAMESPACE} get deployments,pods,configmaps,secrets
   kubectl --context hub explain glance.spec.imageCache
+  kubectl glance clusters doctor --context hub
 
 Break something and watch it heal:
 
@@ -310,11 +310,11 @@ Break something and watch it heal:
   kubectl --context hub -n {NAMESPACE} delete glance images-edge
 
 The operator's log is {}/operator-{OPERATOR_NAMESPACE}.log. Ctrl-C takes everything down.",
-        tools.display(),
-        kubeconfigs.join(":"),
+        user.tools().display(),
+        user.kubeconfig(),
         registration::LABEL,
         fleet.folder().path().display(),
-    ))
+    )
 }
 
 /// Stays until Ctrl-C or until the operator ends by itself, which nobody asked it to.

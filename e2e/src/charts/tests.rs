@@ -200,9 +200,10 @@ fn rights_beyond_the_twenty_rules_can_be_taken_away_as_one_object() {
     assert_eq!(role["rules"], rules(fleet));
     let binding = named(&objects, "ClusterRoleBinding", "glance-operator-fleet");
     assert_eq!(binding["roleRef"]["name"], "glance-operator-fleet");
-    assert_eq!(inventory(&objects).len(), 5, "{:?}", inventory(&objects));
 
-    let proxied = hub(json!({"localProbe": "api-proxy"})).render().unwrap();
+    let proxied = hub(json!({"apiProbe": {"mode": "api-proxy"}}))
+        .render()
+        .unwrap();
     let role = named(&proxied, "ClusterRole", "glance-operator-fleet");
     let with_proxy: &[Rule] = &[("", &["services/proxy"], &["get"])];
     assert_eq!(role["rules"], rules(&[fleet, with_proxy].concat()));
@@ -210,16 +211,16 @@ fn rights_beyond_the_twenty_rules_can_be_taken_away_as_one_object() {
         named(&proxied, "ClusterRole", "glance-operator")["rules"],
         rules(&HUB)
     );
-
-    let error = hub(json!({"localProbe": "proxy"})).render().unwrap_err();
-    assert!(error.to_string().contains("values.localProbe"), "{error}");
 }
 
 #[test]
 fn a_namespaced_installation_grants_nothing_outside_its_namespace() {
-    let values = json!({"rbac": {"namespaceScoped": true}});
-    let objects = hub(values).render().unwrap();
+    let values = json!({"rbac": {"namespaceScoped": true}, "webhook": {"enabled": false}});
+    let objects = hub(values.clone()).render().unwrap();
     let expected = names([
+        "Deployment glance-system/glance-operator",
+        "PodDisruptionBudget glance-system/glance-operator",
+        "Service glance-system/glance-operator",
         "ServiceAccount glance-system/glance-operator",
         "Role glance-system/glance-operator",
         "RoleBinding glance-system/glance-operator",
@@ -230,13 +231,87 @@ fn a_namespaced_installation_grants_nothing_outside_its_namespace() {
         rules(&HUB)
     );
 
-    let values = json!({"rbac": {"namespaceScoped": true}, "localProbe": "api-proxy"});
+    let mut values = values;
+    values["apiProbe"] = json!({"mode": "api-proxy"});
     let objects = hub(values).render().unwrap();
     let probe: &[Rule] = &[("", &["services/proxy"], &["get"])];
     assert_eq!(
         named(&objects, "Role", "glance-operator-fleet")["rules"],
         rules(probe)
     );
+}
+
+#[test]
+fn a_default_installation_brings_these_objects_and_no_others() {
+    let objects = hub(json!({})).render().unwrap();
+    let expected = names([
+        "Certificate glance-system/glance-operator-webhook",
+        "ClusterRole -/glance-operator",
+        "ClusterRole -/glance-operator-fleet",
+        "ClusterRoleBinding -/glance-operator",
+        "ClusterRoleBinding -/glance-operator-fleet",
+        "Deployment glance-system/glance-operator",
+        "Issuer glance-system/glance-operator-selfsigned",
+        "MutatingWebhookConfiguration -/glance-operator-mutating",
+        "PodDisruptionBudget glance-system/glance-operator",
+        "Service glance-system/glance-operator",
+        "ServiceAccount glance-system/glance-operator",
+        "ValidatingWebhookConfiguration -/glance-operator-validating",
+    ]);
+    assert_eq!(inventory(&objects), expected);
+}
+
+/// The safety checks hold for those who skip the schema as well.
+#[test]
+fn an_installation_that_could_not_work_is_refused_with_the_key_to_change() {
+    let cut_off =
+        json!({"networkPolicy": {"enabled": true, "kubeApiServer": {"cidrs": ["10.0.0.1/32"]}}});
+    let scoped = json!({"rbac": {"namespaceScoped": true}});
+    for (values, key) in [
+        (cut_off, "values.networkPolicy.kubeApiServer.ports"),
+        (scoped, "values.webhook.enabled"),
+    ] {
+        let error = hub(values)
+            .render_with(&["--skip-schema-validation"])
+            .unwrap_err();
+        assert!(error.to_string().contains(key), "{error}");
+    }
+}
+
+/// Those who install with a strict policy, or who forgot a part of it, are told what will not work.
+#[test]
+fn the_notes_say_what_a_network_policy_cuts_off() {
+    let mut values = json!({
+        "networkPolicy": {"enabled": true, "kubeApiServer": {"cidrs": ["10.0.0.1/32"], "ports": [443]}},
+    });
+    let notes = |values: &Value| {
+        let release = hub(values.clone());
+        let command = ["install", release.name, "--dry-run=client"];
+        helm(&release.folder(), &release.values, &command).unwrap()
+    };
+    let text = notes(&values);
+    assert!(text.contains("reach no target cluster"), "{text}");
+    assert!(text.contains("reach no Glance of this cluster"), "{text}");
+    values["targetClusters"] = json!({"cidrs": ["192.0.2.0/24"], "ports": [6443]});
+    values["apiProbe"] = json!({"mode": "api-proxy"});
+    let text = notes(&values);
+    assert!(!text.contains("NOTE:"), "{text}");
+}
+
+#[test]
+fn every_value_is_documented_in_the_readme_of_its_chart() {
+    for release in [hub(json!({})), target(json!({}))] {
+        let stored = fs::read_to_string(release.folder().join("README.md")).unwrap();
+        let expected = table::readme(&release.folder()).unwrap();
+        assert!(stored == expected, "run `make generate`: {}", release.chart);
+    }
+}
+
+#[test]
+fn the_charts_pass_their_own_unit_tests() {
+    for release in [hub(json!({})), target(json!({}))] {
+        unittest::run(&release.folder()).unwrap();
+    }
 }
 
 #[test]
@@ -381,7 +456,7 @@ fn a_target_without_namespaces_is_refused_before_anything_is_granted() {
     // Whoever renders one file of it gets the same answer.
     for entry in fs::read_dir(target(json!({})).folder().join("templates")).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
-        if !file.starts_with('_') {
+        if !file.starts_with('_') && file != "NOTES.txt" {
             let only = format!("templates/{file}");
             let release = target(json!({}));
             let error = release.render_with(&["--show-only", &only]).unwrap_err();
@@ -391,7 +466,7 @@ fn a_target_without_namespaces_is_refused_before_anything_is_granted() {
     let error = target(json!({"namespaces": ["a"], "profile": "all"}))
         .render()
         .unwrap_err();
-    assert!(error.to_string().contains("values.profile"), "{error}");
+    assert!(error.to_string().contains("profile"), "{error}");
 }
 
 #[test]

@@ -101,6 +101,11 @@ impl Kubelet {
             .await
     }
 
+    /// Ends a hold, and nothing else.
+    pub async fn release(&self, namespace: &str) -> Result<()> {
+        self.change(namespace, |m| m.held.remove(namespace)).await
+    }
+
     /// Pods of Jobs in the namespace run and do not end.
     pub async fn hold_jobs(&self, namespace: &str) -> Result<()> {
         self.change(namespace, |m| m.jobs_held.insert(namespace.to_owned()))

@@ -47,6 +47,16 @@ fn load() -> f64 {
     (load / f64::from(u32::try_from(cores).unwrap_or(1))).max(1.0)
 }
 
+/// What the namespaces of the bed demand of a pod.
+fn confined_pod() -> Value {
+    json!({ "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" } })
+}
+
+/// The same of a container.
+fn confined_container() -> Value {
+    json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } })
+}
+
 fn deployment(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -56,9 +66,10 @@ fn deployment(namespace: &str, name: &str) -> Value {
             "selector": { "matchLabels": { "app": name } },
             "template": {
                 "metadata": { "labels": { "app": name } },
-                "spec": { "containers": [{
+                "spec": { "securityContext": confined_pod(), "containers": [{
                     "name": "api", "image": "registry.example/api:1",
                     "ports": [{ "containerPort": 9292 }],
+                    "securityContext": confined_container(),
                 }] },
             },
         },
@@ -81,7 +92,11 @@ fn job(namespace: &str, name: &str) -> Value {
             "backoffLimit": 0,
             "template": { "spec": {
                 "restartPolicy": "Never",
-                "containers": [{ "name": "job", "image": "registry.example/job:1" }],
+                "securityContext": confined_pod(),
+                "containers": [{
+                    "name": "job", "image": "registry.example/job:1",
+                    "securityContext": confined_container(),
+                }],
             } },
         },
     })

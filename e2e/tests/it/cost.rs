@@ -127,8 +127,8 @@ fn a_pass_over_a_converged_glance_asks_no_api_server_anything() {
         let mut asked = hub_log.requests_by(&operator.user(), marks.0)?;
         asked.extend(edge_log.requests_by(&site.user_on_targets(), marks.1)?);
         // Watches begin anew now and then, and the health check is due every half minute. A new
-        // version of an input is read once, and once what was made of it.
-        asked.retain(|r| r.verb != "watch" && r.resource != "services/proxy");
+        // version of an input is read once, and once what was made of it. Clusters are probed.
+        asked.retain(|r| r.verb != "watch" && r.resource != "services/proxy" && r.uri != "/readyz");
         let (renewed, asked): (Vec<_>, Vec<_>) = asked
             .into_iter()
             .partition(|r| r.verb == "get" && r.resource == "secrets" && r.name.contains("-db"));
@@ -169,7 +169,12 @@ fn a_cluster_that_hangs_delays_nobody_else() {
         let frozen = fleet.another("frozen", false).await?;
         let site = Site::open(fleet, "hang").await?;
         // One place for the hub's own: if a pass over the frozen one took it, all would see.
-        let operator = site.operator().await?.arg("--max-concurrent-reconciles=1");
+        let operator = site
+            .operator()
+            .await?
+            .arg("--max-concurrent-reconciles=1")
+            .arg("--target-probe-interval=1s")
+            .arg("--target-first-retry=300ms");
         let running = operator.start().await?;
         site.register("edge-1").await?;
         site.register_as("frozen", frozen.cluster()).await?;
@@ -205,6 +210,18 @@ fn a_cluster_that_hangs_delays_nobody_else() {
                 let patch = json!({ "spec": { "deployment": { "replicas": replicas } } });
                 merge(site.hub(), kinds::GLANCE, site.namespace(), name, patch).await;
             }
+            with = with.max(change(&site, site.hub(), "here", replicas).await?);
+            with = with.max(change(&site, edge, "near", replicas).await?);
+        }
+        // Once it is given up as well as before.
+        let up = (
+            "glance_operator_target_cluster_up",
+            &[("cluster", "frozen")][..],
+        );
+        running
+            .metric_becomes(seconds(30), up, |value| value < 0.5)
+            .await?;
+        for replicas in [1, 3] {
             with = with.max(change(&site, site.hub(), "here", replicas).await?);
             with = with.max(change(&site, edge, "near", replicas).await?);
         }

@@ -8,15 +8,23 @@
 mod cases;
 
 #[cfg(test)]
+mod absence;
+#[cfg(test)]
 mod admission;
 #[cfg(test)]
 mod backends;
 #[cfg(test)]
 mod bed;
 #[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod commands_doctor;
+#[cfg(test)]
 mod cost;
 #[cfg(test)]
 mod crash;
+#[cfg(test)]
+mod database_tls;
 #[cfg(test)]
 mod deletion;
 #[cfg(test)]
@@ -30,13 +38,25 @@ mod grants;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
+mod install;
+#[cfg(test)]
 mod kubeconfigs;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
+mod mirror;
+#[cfg(test)]
+mod monitoring;
+#[cfg(test)]
 mod objects;
 #[cfg(test)]
+mod outage;
+#[cfg(test)]
+mod preflight;
+#[cfg(test)]
 mod process;
+#[cfg(test)]
+mod purge;
 #[cfg(test)]
 mod reasons;
 #[cfg(test)]
@@ -50,6 +70,8 @@ mod strangers;
 #[cfg(test)]
 mod suites;
 #[cfg(test)]
+mod takeover;
+#[cfg(test)]
 mod target_cluster;
 #[cfg(test)]
 mod targets;
@@ -57,3 +79,7 @@ mod targets;
 mod upgrade;
 #[cfg(test)]
 mod visible;
+#[cfg(test)]
+mod webhooks;
+#[cfg(test)]
+mod webhooks_load;

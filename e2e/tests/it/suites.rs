@@ -13,9 +13,13 @@ const SUITES: [&str; 4] = [
 fn the_chainsaw_suites_pass() {
     run(async |fleet: &Fleet| {
         let site = Site::open(fleet, "suites").await?;
-        let _operator = site.operator().await?.start().await?;
+        let Some(webhooks) = site.webhooks()? else {
+            return Ok(());
+        };
+        let _operator = webhooks.on(site.operator().await?).start().await?;
         let scratch = tempfile::tempdir()?;
         let hub = site.hub();
+        webhooks.register(hub).await?;
         let report = chainsaw::run(
             hub,
             site.namespace(),
@@ -30,6 +34,6 @@ fn the_chainsaw_suites_pass() {
                 "{suite}: {report}"
             );
         }
-        Ok(())
+        webhooks.unregister(hub).await
     });
 }

@@ -11,7 +11,10 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::RETRY_AFTER};
 use http_body::{Body, Frame, SizeHint};
 use kube::core::Status;
-use tokio::time::{Instant, Sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, Sleep},
+};
 use tower::{BoxError, Layer, Service};
 
 use super::fence::Fence;
@@ -37,11 +40,13 @@ pub struct AnswerTooLong(
     pub usize,
 );
 
-/// Until when the server asked not to be called. Belongs to a cluster, not to a connection, so
+/// What the server said that concerns all calls: until when it asked not to be called, and that it
+/// does not accept the credential. Belongs to a cluster, not to a connection, so
 /// that a new connection does not forget it.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     until: Mutex<Option<Instant>>,
+    refused: Notify,
 }
 
 /// Adds [`Guarded`] to a stack.
@@ -82,6 +87,11 @@ impl Throttle {
         until
             .checked_duration_since(Instant::now())
             .filter(|left| !left.is_zero())
+    }
+
+    /// Completes once the credential was not accepted, also if that was before the call.
+    pub(crate) async fn refused(&self) {
+        self.refused.notified().await;
     }
 
     fn hold(&self, wish: Duration) {
@@ -173,6 +183,9 @@ where
             metrics.request(verb, answer.status().as_str());
             if answer.status() == StatusCode::TOO_MANY_REQUESTS && !proxied {
                 throttle.hold(retry_after(&answer));
+            }
+            if answer.status() == StatusCode::UNAUTHORIZED && !proxied {
+                throttle.refused.notify_one();
             }
             Ok(answer.map(|inner| GuardedBody {
                 inner,

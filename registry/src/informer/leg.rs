@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Failures in a row after which what is known counts as stale.
 const STALE_AFTER: u32 = 3;
 
+/// Why the watches of a lost cluster rest.
+const OUT_OF_REACH: &str = "the cluster is out of reach";
+
 /// What is listed and watched, and what that needs.
 pub(crate) struct Leg {
     feed: Feed,
@@ -49,6 +52,8 @@ pub(crate) struct Legs {
     pub(crate) metrics: Arc<ClusterMetrics>,
     /// Changes when the credential does: a reason to try again at once.
     pub(crate) rotated: watch::Receiver<u64>,
+    /// False while the cluster is lost.
+    pub(crate) usable: watch::Receiver<bool>,
 }
 
 /// Where the events of a leg go. Nothing in here may block.
@@ -136,7 +141,7 @@ impl Leg {
                     }
                     served = false;
                     sink.phase(Phase::NotServed);
-                    self.until_served().await;
+                    self.until_served(sink).await;
                     continue;
                 }
                 End::Forbidden(reason) => {
@@ -151,11 +156,7 @@ impl Leg {
                     }
                 }
             }
-            let pause = backoff.next();
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                Ok(()) = self.of.rotated.changed() => {}
-            }
+            self.rest(backoff.next(), sink).await;
         }
     }
 
@@ -190,8 +191,15 @@ impl Leg {
             };
             sink.phase(Phase::Synced);
             let opened = Instant::now();
+            let mut usable = self.of.usable.clone();
             let end = loop {
-                match tokio::time::timeout(IDLE, events.next()).await {
+                let event = tokio::select! {
+                    event = tokio::time::timeout(IDLE, events.next()) => event,
+                    // It may be open for ever without a word: another one is asked for once the
+                    // cluster is back.
+                    Ok(_) = usable.wait_for(|usable| !usable) => break Some(End::out_of_reach()),
+                };
+                match event {
                     Err(_) | Ok(None) => break None,
                     Ok(Some(event)) => match take(event, sink) {
                         Ok(next) => {
@@ -268,10 +276,24 @@ impl Leg {
         }
     }
 
+    /// Waits before another try, and leaves a lost cluster alone until it is back.
+    async fn rest(&mut self, pause: Duration, sink: &dyn Sink) {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            Ok(()) = self.of.rotated.changed() => {}
+            Ok(()) = self.of.usable.changed() => {}
+        }
+        if !*self.of.usable.borrow_and_update() {
+            sink.phase(Phase::Failing(OUT_OF_REACH.to_owned()));
+            // An error says that the cluster is gone, and this watch with it.
+            let _ = self.of.usable.wait_for(|usable| *usable).await;
+        }
+    }
+
     /// Ends when the cluster says that it serves the kind.
-    async fn until_served(&mut self) {
+    async fn until_served(&mut self, sink: &dyn Sink) {
         loop {
-            tokio::time::sleep(jittered(LOOK)).await;
+            self.rest(jittered(LOOK), sink).await;
             match self
                 .of
                 .capabilities
@@ -279,7 +301,7 @@ impl Leg {
                 .await
             {
                 Ok(true) => return,
-                Ok(false) => {}
+                Ok(false) => sink.phase(Phase::NotServed),
                 Err(error) => {
                     tracing::debug!(kind = %self.feed.kind, %error, "cannot ask for the kind");
                 }
@@ -324,6 +346,13 @@ fn take(
 // === impl End ===
 
 impl End {
+    fn out_of_reach() -> Self {
+        Self::Failed {
+            code: None,
+            reason: OUT_OF_REACH.to_owned(),
+        }
+    }
+
     fn of(code: Option<u16>, reason: String) -> Self {
         match code {
             Some(410) => Self::Expired,

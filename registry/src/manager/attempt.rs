@@ -1,19 +1,17 @@
 //! Attempts to connect, each a task: until one succeeds, or nobody wants it any more.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
-use kube::client::ConfigExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Message;
 use crate::{
     Cause, Cluster, Registration, RegistryOptions,
-    backoff::Backoff,
-    client::{Connection, Credential, Shared as Keepsakes},
-    cluster::{Identity, Parts},
+    client::Shared as Keepsakes,
+    cluster::Identity,
     failure::{cause_of, error_text},
     permits::Permits,
 };
@@ -75,7 +73,7 @@ pub(super) async fn run(
     (gate, mut settled): (Arc<Semaphore>, watch::Receiver<bool>),
     inbox: mpsc::UnboundedSender<Message>,
 ) {
-    let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
+    let mut backoff = options.probe.retries();
     if let Some(after) = after {
         backoff.next();
         let pause = after.duration_since(Timestamp::now());
@@ -129,7 +127,7 @@ pub(super) async fn run(
 }
 
 /// A failure as the kind it is and in words that help.
-fn explain(error: &kube::Error) -> (Cause, String) {
+pub(super) fn explain(error: &kube::Error) -> (Cause, String) {
     let (cause, text) = (cause_of(error), error_text(error));
     let detail = match cause {
         Cause::Unauthorized => format!(
@@ -144,18 +142,6 @@ fn explain(error: &kube::Error) -> (Cause, String) {
 // === impl Registration ===
 
 impl Registration {
-    /// Without a CA in the kubeconfig the one of the operating system is read, which takes a while
-    /// and must not hold up other clusters.
-    async fn tls(&self) -> Result<rustls::ClientConfig, kube::Error> {
-        let config = self.access.config.clone();
-        if config.root_cert.is_some() {
-            return config.rustls_client_config();
-        }
-        tokio::task::spawn_blocking(move || config.rustls_client_config())
-            .await
-            .map_err(|error| kube::Error::Service(error.into()))?
-    }
-
     async fn attempt(
         &self,
         goal: &Goal,
@@ -171,23 +157,9 @@ impl Registration {
                 permits,
                 keepsakes,
             } => {
-                let connection = Connection::new(
-                    self.access.config.clone(),
-                    self.tls().await?,
-                    Some(Credential::new(self.access.credential.clone())),
-                    self.access.headers.clone(),
-                    &options.client,
-                    keepsakes,
-                )?;
-                let cluster = Cluster::new(Parts {
-                    name: self.name().to_owned(),
-                    hub: false,
-                    generation: *generation,
-                    namespaces: self.namespaces().cloned(),
-                    connection,
-                    permits: permits.clone(),
-                    metrics: keepsakes.metrics.clone(),
-                });
+                let cluster = self
+                    .open(*generation, permits.clone(), &options.client, keepsakes)
+                    .await?;
                 let identity = cluster.probe().await?;
                 Ok(Outcome::Connected(cluster, identity))
             }

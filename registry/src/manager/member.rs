@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::attempt::Attempt;
 use crate::{
     Cause, Cluster, ClusterState, Registration, RegistryOptions, State,
+    breaker::Health,
     client::{Shared as Keepsakes, Throttle},
     metrics::ClusterMetrics,
     permits::Permits,
@@ -24,6 +25,10 @@ pub(super) struct Member {
     pub(super) seen: Option<ContentHash>,
     /// The generation in use, and what it was made from.
     pub(super) current: Option<(Arc<Cluster>, Arc<Registration>)>,
+    /// What is wrong with the content while something older is in use.
+    pub(super) content: Option<Trouble>,
+    /// What the probe says of the generation in use, and when it asks again.
+    pub(super) health: (Health, Option<Timestamp>),
     pub(super) attempt: Option<Attempt>,
     /// Whether anything is known about it: refused, or an attempt ended.
     pub(super) tried: bool,
@@ -48,6 +53,8 @@ impl Member {
             state: ClusterState::pending(name),
             seen: None,
             current: None,
+            content: None,
+            health: (Health::Good, None),
             attempt: None,
             tried: false,
             pin: None,
@@ -66,6 +73,40 @@ impl Member {
     pub(super) fn give_up(&mut self) {
         if let Some(attempt) = self.attempt.take() {
             attempt.stop.cancel();
+        }
+    }
+
+    /// Puts a generation to use; what was known of the one before is void.
+    pub(super) fn use_now(
+        &mut self,
+        cluster: Arc<Cluster>,
+        registration: Arc<Registration>,
+    ) -> Option<Arc<Cluster>> {
+        self.content = None;
+        self.health = (Health::Good, None);
+        let old = self.current.replace((cluster, registration));
+        old.map(|(cluster, _)| cluster)
+    }
+
+    /// Uses nothing any more.
+    pub(super) fn use_nothing(&mut self) -> Option<Arc<Cluster>> {
+        self.content = None;
+        self.health = (Health::Good, None);
+        self.current.take().map(|(cluster, _)| cluster)
+    }
+
+    /// The state of a registration that has a generation in use.
+    pub(super) fn standing(&self) -> (State, Option<Trouble>) {
+        let (health, next_try) = &self.health;
+        match (health, &self.content) {
+            (Health::Down(cause, text), _) => {
+                (State::Lost, Some((*cause, text.clone(), *next_try)))
+            }
+            (_, Some(trouble)) => (State::Degraded, Some(trouble.clone())),
+            (Health::Shaky(cause, text), None) => {
+                (State::Degraded, Some((*cause, text.clone(), *next_try)))
+            }
+            (Health::Good, None) => (State::Connected, None),
         }
     }
 
@@ -89,7 +130,7 @@ impl Member {
             state,
             cause,
             detail,
-            since: if same { old.since } else { Timestamp::now() },
+            since: if same { old.since } else { now() },
             next_try,
             server: registration.map(|registration| registration.server()),
             uid: self.pin.clone(),
@@ -105,14 +146,22 @@ impl Member {
             || state == State::Connected
             || (state == State::Rejected && old.detail != next.detail);
         self.keepsakes.metrics.state(state);
-        let expires = next.credential.as_ref().and_then(|c| c.expires_at.as_ref());
-        self.keepsakes
-            .metrics
-            .expiry(expires.map(|time| time.0.as_second()));
+        let credential = next.credential.as_ref();
+        let expiry = credential.and_then(|credential| credential.expires_at.as_ref());
+        self.keepsakes.metrics.expiry(expiry.map(|time| time.0));
         self.state = next.clone();
-        let state = Arc::new(next);
-        (Entry { state, cluster }, notify)
+        let entry = Entry {
+            cluster: cluster.filter(|_| state.resolves()),
+            state: Arc::new(next),
+        };
+        (entry, notify)
     }
+}
+
+/// People read it, and conditions hold it: to the second.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 /// The declared namespaces as one word.

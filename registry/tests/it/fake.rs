@@ -220,6 +220,22 @@ impl Fake {
         self.inner().faults.clear();
     }
 
+    /// From now on it is another cluster.
+    pub fn become_another(&self) {
+        self.inner().uid.push_str("-anew");
+    }
+
+    /// Forgets the calls and events so far, but for the last.
+    pub fn forget(&self) {
+        let mut inner = self.inner();
+        let keep = inner.log.len().saturating_sub(1);
+        inner.log.drain(..keep);
+        inner.log.shrink_to_fit();
+        let keep = inner.events.len().saturating_sub(1);
+        inner.events.drain(..keep);
+        inner.events.shrink_to_fit();
+    }
+
     /// Ends every open watch.
     pub fn cut(&self) {
         self.inner().cuts += 1;
@@ -465,6 +481,7 @@ fn write(api: &Arc<Api>, call: &Call, body: &[u8]) -> Option<Response> {
 fn route(api: &Arc<Api>, call: &Call) -> Response {
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
     let (group_version, rest) = match parts.as_slice() {
+        ["readyz"] => return Response::new(Body::from("ok")),
         ["version"] => {
             let info = version_info();
             return json_body(&info);

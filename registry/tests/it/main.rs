@@ -4,15 +4,31 @@
 //! helpers too.
 
 #[cfg(test)]
+mod breaker;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod fleet;
+#[cfg(test)]
 mod informers;
+#[cfg(test)]
+mod isolation;
+#[cfg(test)]
+mod log;
+#[cfg(test)]
+mod metrics;
 #[cfg(test)]
 mod policies;
 #[cfg(test)]
 mod registrations;
+#[cfg(test)]
+mod reload;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod tls;
 
 #[cfg(test)]
 use std::time::{Duration, Instant};

@@ -11,6 +11,8 @@ use crate::external::is_true;
 
 /// The pause after the first attempt that failed for good.
 const FIRST_PAUSE: Duration = Duration::from_mins(10);
+/// How far behind its pods the counts of a Job may be, generously.
+const COUNTS_FOLLOW: Duration = Duration::from_mins(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_hours(6);
 
@@ -173,12 +175,19 @@ pub fn duration(job: &Value) -> Option<Duration> {
 }
 
 /// Whether nothing of the Job ever ran, so that replacing it interrupts nothing. `pods` are the
-/// Job's own.
-pub fn never_started(job: &Value, pods: &[Value]) -> bool {
+/// Job's own; where nobody may look at them, the counts of the Job have to do, once they had the time
+/// to follow.
+pub fn never_started(job: &Value, pods: Option<&[Value]>, now: Timestamp) -> bool {
     let counted = |field: &str| job["status"][field].as_i64().unwrap_or(0);
-    if counted("failed") + counted("succeeded") + counted("ready") > 0 {
+    if counted("failed") + counted("succeeded") + counted("ready") + counted("terminating") > 0 {
         return false;
     }
+    let Some(pods) = pods else {
+        let began: Option<Timestamp> = job["status"]["startTime"]
+            .as_str()
+            .and_then(|time| time.parse().ok());
+        return counted("active") > 0 && began.is_some_and(|began| began + COUNTS_FOLLOW <= now);
+    };
     !pods.iter().flat_map(containers).any(|container| {
         container["started"] == true
             || container["restartCount"].as_i64().unwrap_or(0) > 0
@@ -480,8 +489,9 @@ mod tests {
         let job = json!({ "status": { "active": 1, "ready": 0 } });
         let pulling = pod(&json!({ "started": false, "restartCount": 0,
             "state": { "waiting": { "reason": "ImagePullBackOff", "message": "no such tag" } } }));
-        assert!(never_started(&job, std::slice::from_ref(&pulling)));
-        assert!(never_started(&job, &[]));
+        let pods = std::slice::from_ref(&pulling);
+        assert!(never_started(&job, Some(pods), at(0).now));
+        assert!(never_started(&job, Some(&[]), at(0).now));
         assert_eq!(
             waiting_cause(&[pulling]).as_deref(),
             Some("ImagePullBackOff: no such tag")
@@ -495,10 +505,28 @@ mod tests {
     #[case::failed_pod_is_gone(json!({ "failed": 1 }), json!({}))]
     #[case::ready(json!({ "ready": 1 }), json!({}))]
     fn a_job_that_ran_may_not(#[case] status: Value, #[case] container: Value) {
+        let pods = [pod(&container)];
         assert!(!never_started(
             &json!({ "status": status }),
-            &[pod(&container)]
+            Some(&pods),
+            at(0).now
         ));
+    }
+
+    #[rstest]
+    #[case::pending(json!({ "active": 1, "ready": 0 }), 2, true)]
+    #[case::young(json!({ "active": 1, "ready": 0 }), 0, false)]
+    #[case::running(json!({ "active": 1, "ready": 1 }), 2, false)]
+    #[case::ending(json!({ "active": 1, "terminating": 1 }), 2, false)]
+    #[case::failed(json!({ "active": 1, "failed": 1 }), 2, false)]
+    fn without_a_view_of_pods_the_counts_have_to_do(
+        #[case] mut status: Value,
+        #[case] minutes: i64,
+        #[case] never: bool,
+    ) {
+        status["startTime"] = json!(FAILED_AT);
+        let job = json!({ "status": status });
+        assert_eq!(never_started(&job, None, at(minutes).now), never);
     }
 
     #[test]

@@ -212,11 +212,7 @@ impl Migration<'_> {
                     .map(str::to_owned)
                     .to_vec();
             }
-            Self::Phase { phase, .. } => match phase {
-                PhaseJob::Expand => "expand",
-                PhaseJob::Migrate => "migrate",
-                PhaseJob::Contract => "contract",
-            },
+            Self::Phase { phase, .. } => phase.word(),
         };
         ["glance-manage", "--config-dir", CONFIG_DIR, "db", phase]
             .map(str::to_owned)

@@ -176,6 +176,13 @@ pub fn ended_runs<'a>(
     runs.into_iter().map(|(_, run)| run).collect()
 }
 
+/// When the newest of these runs that succeeded ended.
+pub fn last_success(runs: &[Run<'_>]) -> Option<Timestamp> {
+    runs.iter()
+        .find(|run| run.outcome == Outcome::Complete)
+        .and_then(|run| job_state::terminal(run.job)?.at)
+}
+
 /// The runs to count, oldest first, when the run with the UID `last` was the last one counted.
 ///
 /// When that one is gone from the history, what is left of the older runs cannot be told from the

@@ -381,6 +381,7 @@ fn detached(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<N
                     "Backend {store} is no longer attached; images that are only in this store cannot be downloaded until a backend of the same name is attached again"
                 ),
             )
+            .unrepeatable()
         })
         .collect()
 }

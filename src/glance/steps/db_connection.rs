@@ -6,7 +6,7 @@
 use glance_api::{
     conditions::reasons::WAITING_FOR_DB_CREDENTIALS,
     defaults,
-    glance::{CredentialsMode, Glance, TlsMode},
+    glance::{CredentialsMode, Glance},
 };
 use kube::core::DynamicObject;
 use secrecy::{ExposeSecret, SecretString};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{Target, children::Created, kinds::SECRET, ledger, ownership::Claim},
-    dsn::{Dsn, Verify},
+    dsn::{Dsn, Tls, Verify},
     hash::salted_digest,
     names,
     pipeline::report::{ErrorKind, REQUEUE_SECRETS, Report, StepError, Verdict},
@@ -119,9 +119,11 @@ pub fn url(
         host: &host,
         port: database.port.unwrap_or_default(),
         database: &database.database,
-        tls: defaults::database_tls(database).map(|(_, mode)| match mode {
-            TlsMode::VerifyFull => Verify::ChainAndName,
-            _ => Verify::Chain,
+        tls: defaults::database_tls(database).and_then(|(tls, mode)| {
+            Some(Tls {
+                verify: Verify::from_mode(mode)?,
+                client_certificate: tls.client_cert_secret_ref.is_some(),
+            })
         }),
     };
     Ok(dsn.to_url())

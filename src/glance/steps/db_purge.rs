@@ -16,6 +16,7 @@ use kube::ResourceExt;
 use super::{config::Artefacts, deployment::identity};
 use crate::{
     cluster::{Target, kinds::CRON_JOB},
+    context::Context,
     glance::database::{
         job_state::{self, Outcome},
         purge::{self, PurgeVerdict, Run},
@@ -29,6 +30,7 @@ use crate::{
 
 /// Applies the `CronJob` and reports on its newest run.
 pub async fn reconcile(
+    ctx: &Context,
     glance: &Glance,
     target: &Target,
     config: &Artefacts,
@@ -47,6 +49,10 @@ pub async fn reconcile(
     let uid = cron_job.uid().unwrap_or_default();
     let jobs = target.purge_runs().await?;
     let runs = purge::ended_runs(&jobs, &uid);
+    if let Some(at) = purge::last_success(&runs) {
+        ctx.metrics
+            .purged(&target.owner.name, target.namespace(), at);
+    }
     let phase = glance
         .status
         .as_ref()
@@ -82,6 +88,7 @@ fn ended(runs: &[Run<'_>]) -> Option<EndedJobs> {
         suffix: "db-purge",
         deferred: events::DB_PURGE_METRIC_EMISSION_DEFERRED,
         metric: JobMetric::DbPurge,
+        phase: None,
         newest: runs.last()?.uid.to_owned(),
         runs: runs
             .iter()

@@ -12,6 +12,7 @@ use glance_api::{
     defaults,
     glance::{CredentialsMode, Glance, SecretStoreKind},
 };
+use target_registry::Kind;
 
 use crate::{
     cluster::{
@@ -73,6 +74,14 @@ async fn store_gate(glance: &Glance, target: &Target) -> Result<Option<Verdict>,
             let verdict = Verdict::no(SECRET_STORE_NOT_READY, error.message.clone());
             return Err(error.verdict(verdict));
         }
+        // Usual in a namespace-scoped install, whose Role cannot grant a kind without namespace: no failure of ours,
+        // and the CR's author can do something about it.
+        Err(error) if error.kind == ErrorKind::Forbidden => {
+            return Ok(Some(Verdict::no(
+                SECRET_STORE_NOT_READY,
+                forbidden(&served_kind, name, target.cluster.name(), &error.message),
+            )));
+        }
         state => state?,
     };
     let text = format!(
@@ -91,6 +100,20 @@ async fn store_gate(glance: &Glance, target: &Target) -> Result<Option<Verdict>,
             ),
         )),
     })
+}
+
+/// What to do about a store that this operator may not read.
+fn forbidden(kind: &Kind, name: &str, cluster: &str, answer: &str) -> String {
+    let instead = if kind.namespaced {
+        ""
+    } else {
+        ", or select a SecretStore of this namespace"
+    };
+    format!(
+        "{} \"{name}\" may not be read on cluster {cluster} ({answer}): grant get, list and watch on {}.{} \
+         there{instead}",
+        kind.kind, kind.plural, kind.group
+    )
 }
 
 fn database_gate(glance: &Glance) -> Gate<'_> {

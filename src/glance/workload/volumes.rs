@@ -108,24 +108,37 @@ fn config(config_map: &str) -> Value {
     json!({ "name": CONFIG, "configMap": { "name": config_map } })
 }
 
-/// The TLS files as the DSN names them, readable for the group only: the pod's `fsGroup` has to be
-/// set.
+/// The TLS files of the database by the Secret that holds them; none without TLS.
 ///
 /// Both references may name one Secret; their `key` is not used.
-fn db_tls(spec: &GlanceSpec) -> Option<Value> {
-    let (tls, _) = defaults::database_tls(&spec.database)?;
-    let source = |secret: &str, files: &[&str]| {
-        let items: Vec<Value> = files
-            .iter()
-            .map(|file| json!({ "key": file, "path": file }))
-            .collect();
-        json!({ "secret": { "name": secret, "items": items } })
+pub fn db_tls_files(spec: &GlanceSpec) -> Vec<(&str, &'static [&'static str])> {
+    let Some((tls, _)) = defaults::database_tls(&spec.database) else {
+        return Vec::new();
     };
-    let mut sources = vec![source(&tls.ca_bundle_secret_ref.name, &["ca.crt"])];
+    let mut files: Vec<(&str, &'static [&'static str])> =
+        vec![(&tls.ca_bundle_secret_ref.name, &["ca.crt"])];
     if let Some(certificate) = &tls.client_cert_secret_ref {
-        sources.push(source(&certificate.name, &["tls.crt", "tls.key"]));
+        files.push((&certificate.name, &["tls.crt", "tls.key"]));
     }
-    Some(json!({ "name": DB_TLS, "projected": { "defaultMode": 0o400, "sources": sources } }))
+    files
+}
+
+/// The TLS files as the DSN names them, readable for the group only: the pod's `fsGroup` has to be
+/// set.
+fn db_tls(spec: &GlanceSpec) -> Option<Value> {
+    let sources: Vec<Value> = db_tls_files(spec)
+        .into_iter()
+        .map(|(secret, files)| {
+            let items: Vec<Value> = files
+                .iter()
+                .map(|file| json!({ "key": file, "path": file }))
+                .collect();
+            json!({ "secret": { "name": secret, "items": items } })
+        })
+        .collect();
+    (!sources.is_empty()).then(
+        || json!({ "name": DB_TLS, "projected": { "defaultMode": 0o400, "sources": sources } }),
+    )
 }
 
 fn db_tls_mount(spec: &GlanceSpec) -> Option<Value> {

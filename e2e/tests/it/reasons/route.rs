@@ -72,7 +72,7 @@ async fn a_gateway_that_does_not_take_the_route_is_quoted(
 #[test]
 fn a_cluster_without_gateway_api_or_with_a_broken_one_is_told_apart_and_heals_by_itself() {
     run(async |fleet: &'static Fleet| {
-        let bare = fleet.another("bare", false).await?;
+        let bare = fleet.another("no-routes", false).await?;
         let cluster = bare.cluster();
         break_the_group(cluster).await?;
 

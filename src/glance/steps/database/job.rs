@@ -1,5 +1,7 @@
 //! Makes a migration Job be there, run to its end, and run again exactly when it must.
 
+use std::time::Duration;
+
 use glance_api::{
     glance::Glance,
     keys::{annotations, events},
@@ -22,22 +24,36 @@ use crate::{
             jobs::MigrationJob,
         },
         steps::value_of,
+        workload::volumes,
     },
     metrics::JobMetric,
-    pipeline::report::{EndedJobs, ErrorKind, StepError},
+    names::{self, PhaseJob},
+    pipeline::report::{EndedJobs, ErrorKind, REQUEUE_DATABASE, StepError},
 };
+
+/// Pods that go tell no watch of ours when they are gone, and on no cluster does that take long.
+pub const POD_POLL: Duration = Duration::from_secs(2);
 
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
 /// How a Job stands.
 #[derive(Debug)]
 pub enum Progress {
-    /// It has not ended; why it does not start, when that is known.
-    Running(Option<String>),
+    /// It has not ended.
+    Running(Running),
     /// It did its work; the UID tells which Job did.
     Done(String),
     /// It failed for good, and its next attempt is not due.
     Failed,
+}
+
+/// A Job that has not ended.
+#[derive(Debug)]
+pub struct Running {
+    /// Why it does not start, when that is known.
+    pub cause: Option<String>,
+    /// When to look again, should no event come before.
+    pub again: Duration,
 }
 
 /// How a Job stands, and what of it has to be counted.
@@ -55,13 +71,27 @@ pub struct Counted {
     pub annotation: &'static str,
     /// `db-sync`, `db-expand`, …
     pub suffix: &'static str,
+    /// The phase of an upgrade.
+    pub phase: Option<PhaseJob>,
 }
 
 /// `db-sync`.
 pub const SYNC: Counted = Counted {
     annotation: annotations::LAST_DB_SYNC_JOB_UID,
     suffix: "db-sync",
+    phase: None,
 };
+
+// === impl Running ===
+
+impl Running {
+    fn because(cause: Option<String>) -> Self {
+        Self {
+            cause,
+            again: REQUEUE_DATABASE,
+        }
+    }
+}
 
 /// Creates, replaces or waits.
 pub async fn ensure(
@@ -78,33 +108,34 @@ pub async fn ensure(
         database_ready_since: database_ready_since(glance, target).await,
     };
     let ended = seen.as_ref().and_then(|job| ended(job, counted));
-    let mut progress = Progress::Running(None);
-    match job_state::judge(seen.as_ref(), true, wanted, moment) {
-        Verdict::Absent => create(ctx, glance, target, wanted, 1).await?,
-        Verdict::Terminating | Verdict::Foreign => {}
+    let progress = match job_state::judge(seen.as_ref(), true, wanted, moment) {
+        Verdict::Absent => start(ctx, glance, target, wanted, None, 1).await?,
+        Verdict::Terminating | Verdict::Foreign => Progress::Running(Running::because(None)),
         Verdict::Running { outdated } => {
             let pods = pods_of(target, wanted.name()).await;
             let job = seen.as_ref().unwrap_or(&Value::Null);
             // A correction must reach a Job whose pods never started; a migration that runs is left alone.
-            if outdated
-                && pods
-                    .as_ref()
-                    .is_some_and(|pods| job_state::never_started(job, pods))
-            {
-                replace(ctx, glance, target, wanted, live.as_deref(), 1).await?;
+            let idle = job_state::never_started(job, pods.as_deref(), moment.now);
+            if outdated && idle {
+                start(ctx, glance, target, wanted, live.as_deref(), 1).await?
             } else {
-                progress = Progress::Running(pods.as_deref().and_then(job_state::waiting_cause));
+                let told = pods.as_deref().and_then(job_state::waiting_cause);
+                let cause = match told {
+                    None if idle => missing_files(glance, target).await,
+                    told => told,
+                };
+                Progress::Running(Running::because(cause))
             }
         }
         Verdict::Complete => {
-            progress = Progress::Done(live.as_ref().and_then(|job| job.uid()).unwrap_or_default());
+            Progress::Done(live.as_ref().and_then(|job| job.uid()).unwrap_or_default())
         }
-        Verdict::CompleteStale => replace(ctx, glance, target, wanted, live.as_deref(), 1).await?,
-        Verdict::Failed { .. } => progress = Progress::Failed,
+        Verdict::CompleteStale => start(ctx, glance, target, wanted, live.as_deref(), 1).await?,
+        Verdict::Failed { .. } => Progress::Failed,
         Verdict::FailedStale { attempt } => {
-            replace(ctx, glance, target, wanted, live.as_deref(), attempt).await?;
+            start(ctx, glance, target, wanted, live.as_deref(), attempt).await?
         }
-    }
+    };
     Ok(Ensured { progress, ended })
 }
 
@@ -117,35 +148,58 @@ fn ended(job: &Value, counted: Counted) -> Option<EndedJobs> {
         suffix: counted.suffix,
         deferred: events::DB_SYNC_METRIC_EMISSION_DEFERRED,
         metric: JobMetric::DbSync,
+        phase: counted.phase,
         newest: job["metadata"]["uid"].as_str()?.to_owned(),
         runs: vec![(terminal.outcome == Outcome::Complete, seconds)],
     })
 }
 
-async fn replace(
+/// Creates the Job, in the place of the one that is there if there is one, once no pod of a migration is at work any
+/// more: one that was deleted with its Job in the background may live on for a while.
+async fn start(
     ctx: &Context,
     glance: &Glance,
     target: &Target,
     wanted: &MigrationJob,
-    live: Option<&kube::core::DynamicObject>,
+    instead_of: Option<&kube::core::DynamicObject>,
     attempt: u32,
-) -> Result<(), StepError> {
+) -> Result<Progress, StepError> {
     check_current(ctx, glance).await?;
-    if let Some(live) = live {
-        target.delete(&JOB, &live.metadata).await?;
+    // One that never started has pods to take along; one that has ended stays for its record until it can be replaced.
+    let ended = |job: &&kube::core::DynamicObject| job_state::terminal(&value_of(job)).is_some();
+    let (after, before) = match instead_of {
+        Some(old) if ended(&old) => (Some(old), None),
+        old => (None, old),
+    };
+    if let Some(old) = before {
+        delete(target, old, pods_of(target, wanted.name()).await.is_some()).await?;
     }
-    send(target, wanted, attempt).await
+    let jobs = names::migration_jobs(&target.owner.name);
+    if let Some(pod) = at_work(target, &jobs).await? {
+        let cause = format!("waiting for pod {pod} of an earlier Job to end");
+        return Ok(Progress::Running(Running {
+            cause: Some(cause),
+            again: POD_POLL,
+        }));
+    }
+    if let Some(old) = after {
+        target.delete(&JOB, &old.metadata).await?;
+    }
+    send(target, wanted, attempt).await?;
+    Ok(Progress::Running(Running::because(None)))
 }
 
-async fn create(
-    ctx: &Context,
-    glance: &Glance,
+/// Deletes a Job that has not ended. Where pods may not be looked at, it outlives them to tell of their end.
+pub async fn delete(
     target: &Target,
-    wanted: &MigrationJob,
-    attempt: u32,
+    job: &kube::core::DynamicObject,
+    sees_pods: bool,
 ) -> Result<(), StepError> {
-    check_current(ctx, glance).await?;
-    send(target, wanted, attempt).await
+    if sees_pods {
+        target.delete(&JOB, &job.metadata).await
+    } else {
+        target.delete_last(&JOB, &job.metadata).await
+    }
 }
 
 async fn send(target: &Target, wanted: &MigrationJob, attempt: u32) -> Result<(), StepError> {
@@ -167,7 +221,7 @@ async fn send(target: &Target, wanted: &MigrationJob, attempt: u32) -> Result<()
 }
 
 /// A stale copy of the CR must not start or stop a migration: read it, and start over when it has moved on.
-async fn check_current(ctx: &Context, glance: &Glance) -> Result<(), StepError> {
+pub async fn check_current(ctx: &Context, glance: &Glance) -> Result<(), StepError> {
     let api: Api<Glance> =
         Api::namespaced(ctx.hub.client(), &glance.namespace().unwrap_or_default());
     let live = api.get_metadata(&glance.name_any()).await?;
@@ -189,17 +243,48 @@ async fn database_ready_since(glance: &Glance, target: &Target) -> Option<jiff::
     ready_since(&value_of(&object))
 }
 
-/// Whether a pod of one of these Jobs may still be at work. A Job deleted in the background is gone before its pods.
-pub async fn is_at_work(target: &Target, jobs: &[String]) -> Result<bool, StepError> {
-    let selector = format!("batch.kubernetes.io/job-name in ({})", jobs.join(","));
+/// A pod of one of these Jobs that may still be at work. A Job deleted in the background is gone before its pods.
+pub async fn at_work(target: &Target, jobs: &[String]) -> Result<Option<String>, StepError> {
     // Where we may not look, the Jobs themselves have to do.
-    Ok(list(target, &selector)
-        .await?
-        .is_some_and(|pods| pods.iter().any(|pod| !has_ended(pod))))
+    let pods = pods(target, jobs).await?.unwrap_or_default();
+    let found = pods.iter().find(|pod| is_at_work(pod));
+    Ok(found.map(|pod| {
+        pod["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }))
 }
 
-fn has_ended(pod: &Value) -> bool {
-    matches!(
+/// The pods of these Jobs; `None` where we may not look.
+pub async fn pods(target: &Target, jobs: &[String]) -> Result<Option<Vec<Value>>, StepError> {
+    let selector = format!("batch.kubernetes.io/job-name in ({})", jobs.join(","));
+    list(target, &selector).await
+}
+
+/// A Secret that the pods of a Job wait for. That a volume cannot be mounted shows in events only, which nobody granted
+/// us; that its Secret is not there we can see.
+async fn missing_files(glance: &Glance, target: &Target) -> Option<String> {
+    for (secret, files) in volumes::db_tls_files(&glance.spec) {
+        let missing = match target.secret(secret).await {
+            Ok(Some(facts)) => facts.missing(files),
+            Ok(None) => files.to_vec(),
+            Err(_) => continue,
+        };
+        if !missing.is_empty() {
+            return Some(format!(
+                "FailedMount: Secret {}/{secret} with the TLS files of the database lacks {}",
+                target.namespace(),
+                missing.join(", ")
+            ));
+        }
+    }
+    None
+}
+
+/// Whether a pod has not ended.
+pub fn is_at_work(pod: &Value) -> bool {
+    !matches!(
         pod["status"]["phase"].as_str(),
         Some("Succeeded" | "Failed")
     )

@@ -4,6 +4,7 @@ use glance_api::{
     conditions::reasons::{CLUSTER_NOT_READY, WAITING_FOR_DATABASE},
     glance::Glance,
 };
+use target_registry::{Kind, Readiness};
 
 use crate::{
     cluster::{
@@ -20,18 +21,21 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Option<Report
     let Some(wanted) = provisioning(glance, identity(target)) else {
         return Ok(None);
     };
+    let not_ready = format!("MariaDB cluster \"{}\" is not ready", wanted.cluster);
+    let missing = not_served(target, wanted.login.is_some()).await;
+    if !missing.is_empty() {
+        let message = format!(
+            "{not_ready}: cluster {} does not serve {}; install the MariaDB operator there",
+            target.cluster.name(),
+            missing.join(", ")
+        );
+        return Ok(Some(waiting(CLUSTER_NOT_READY, message)));
+    }
     let state = target
         .input_state(&MARIADB, Some(target.namespace()), &wanted.cluster)
         .await?;
     if state != InputState::Ready {
-        let mut message = format!("MariaDB cluster \"{}\" is not ready", wanted.cluster);
-        if state == InputState::NotServed {
-            message = format!(
-                "{message}: cluster {} does not serve mariadbs.k8s.mariadb.com; install the MariaDB operator there",
-                target.cluster.name()
-            );
-        }
-        return Ok(Some(waiting(CLUSTER_NOT_READY, message)));
+        return Ok(Some(waiting(CLUSTER_NOT_READY, not_ready)));
     }
     // The user does not need the database, only the grant needs both: one wait instead of two.
     let database = target.apply(&DATABASE, wanted.database).await?;
@@ -58,6 +62,23 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Option<Report
         return Ok(Some(waiting(WAITING_FOR_DATABASE, login)));
     }
     Ok(None)
+}
+
+/// The kinds of the MariaDB operator that the cluster lacks, of those that are needed.
+async fn not_served(target: &Target, login: bool) -> Vec<String> {
+    let kinds: &[&Kind] = if login {
+        &[&MARIADB, &DATABASE, &USER, &GRANT]
+    } else {
+        &[&MARIADB, &DATABASE]
+    };
+    let mut missing = Vec::new();
+    for kind in kinds {
+        let readiness = target.view.readiness(kind, Some(target.namespace())).await;
+        if readiness == Readiness::NotServed {
+            missing.push(format!("{}.{}", kind.plural, kind.group));
+        }
+    }
+    missing
 }
 
 fn waiting(reason: &'static str, message: impl Into<String>) -> Report<()> {

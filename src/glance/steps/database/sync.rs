@@ -1,7 +1,10 @@
 //! The one-pass migration of a fresh install or a patch.
 
 use glance_api::{
-    conditions::reasons::{DATABASE_SYNCED, DB_SYNC_FAILED, DB_SYNC_IN_PROGRESS},
+    conditions::{
+        DATABASE_READY,
+        reasons::{DATABASE_SYNCED, DB_SYNC_FAILED, DB_SYNC_IN_PROGRESS},
+    },
     glance::Glance,
     keys::{annotations::LAST_DB_SYNC_JOB_UID, events},
 };
@@ -37,10 +40,9 @@ pub async fn reconcile(
         .await
         .map_err(|error| error.context("db_sync job"))?;
     match progress {
-        Progress::Running(cause) => Ok(running(cause).ended(ended)),
+        Progress::Running(state) => Ok(running(state.cause).after(state.again).ended(ended)),
         Progress::Done(uid) => {
-            let news = glance.annotations().get(LAST_DB_SYNC_JOB_UID) != Some(&uid);
-            let notice = news
+            let notice = is_news(glance, &uid)
                 .then(|| Notice::normal(events::DATABASE_SYNCED, "Database schema is up to date"));
             let verdict = Verdict::yes(
                 DATABASE_SYNCED,
@@ -70,6 +72,23 @@ pub async fn reconcile(
     }
 }
 
+/// Whether the end of this Job has not been told: not while the condition says so already, and not again after an
+/// outage of the database in between. A predecessor that died after counting the Job had not told.
+fn is_news(glance: &Glance, uid: &str) -> bool {
+    let stored = glance
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .find(|stored| stored.type_ == DATABASE_READY);
+    let reason = stored.map(|stored| stored.reason.as_str());
+    let counted = glance
+        .annotations()
+        .get(LAST_DB_SYNC_JOB_UID)
+        .is_some_and(|last| last == uid);
+    reason != Some(DATABASE_SYNCED)
+        && (!counted || matches!(reason, Some(DB_SYNC_IN_PROGRESS | DB_SYNC_FAILED)))
+}
+
 /// The report while the Job runs, with the reason why it does not start when that is known.
 pub fn running(cause: Option<String>) -> Report<()> {
     let message = super::with_cause("db_sync job is running", cause);
@@ -81,7 +100,7 @@ pub async fn is_running(target: &Target) -> Result<bool, StepError> {
     let name = names::db_sync_job(&target.owner.name);
     let live = target.child(&JOB, &name).await?;
     let unfinished = live.is_some_and(|job| job_state::terminal(&value_of(&job)).is_none());
-    Ok(unfinished || job::is_at_work(target, &[name]).await?)
+    Ok(unfinished || job::at_work(target, &[name]).await?.is_some())
 }
 
 impl StepError {

@@ -3,8 +3,6 @@
 //! The finished Jobs and the stored phase are the whole state, so every pass derives the transition anew (contract:
 //! database, release upgrade).
 
-use std::time::Duration;
-
 use glance_api::{
     conditions::reasons::{
         CONTRACT_FAILED, CONTRACT_IN_PROGRESS, DATABASE_SYNCED, DOWNGRADE_NOT_SUPPORTED,
@@ -33,16 +31,10 @@ use crate::{
     names::{self, PhaseJob},
     pipeline::{
         notice::Notice,
-        report::{REQUEUE_DATABASE, REQUEUE_NOW, Report, StatusChange, StepError, Verdict},
+        report::{REQUEUE_NOW, Report, StatusChange, StepError, Verdict},
     },
     release::Release,
 };
-
-/// The Jobs of an upgrade, in order.
-const PHASES: [PhaseJob; 3] = [PhaseJob::Expand, PhaseJob::Migrate, PhaseJob::Contract];
-
-/// Deleted pods tell no watch of ours when they are gone, and on no cluster does that take long.
-const ABORT_POLL: Duration = Duration::from_secs(2);
 
 /// What is said about one phase.
 struct Phase {
@@ -128,7 +120,7 @@ pub async fn reconcile(
     let (installed, wanted) = releases(glance);
     let goal = goal(glance);
     if wanted == installed {
-        return abort(glance, target, phase).await;
+        return abort(ctx, glance, target, phase).await;
     }
     if wanted != goal {
         let text =
@@ -155,6 +147,7 @@ pub async fn reconcile(
             counted: Counted {
                 annotation: LAST_DB_EXPAND_JOB_UID,
                 suffix: "db-expand",
+                phase: Some(PhaseJob::Expand),
             },
         },
         UpgradePhase::Migrating => Phase {
@@ -166,6 +159,7 @@ pub async fn reconcile(
             counted: Counted {
                 annotation: LAST_DB_MIGRATE_JOB_UID,
                 suffix: "db-migrate",
+                phase: Some(PhaseJob::Migrate),
             },
         },
         UpgradePhase::Contracting => Phase {
@@ -177,6 +171,7 @@ pub async fn reconcile(
             counted: Counted {
                 annotation: LAST_DB_CONTRACT_JOB_UID,
                 suffix: "db-contract",
+                phase: Some(PhaseJob::Contract),
             },
         },
         UpgradePhase::RollingUpdate => {
@@ -210,10 +205,10 @@ async fn run(
         .await
         .map_err(|error| error.context(&format!("{} job {}", phase.noun, wanted.name())))?;
     match progress {
-        Progress::Running(cause) => {
+        Progress::Running(state) => {
             let text = format!("{} phase running: {installed} → {goal}", phase.noun);
-            let verdict = Verdict::no(phase.in_progress, super::with_cause(&text, cause));
-            Ok(Report::waiting(verdict, REQUEUE_DATABASE).ended(ended))
+            let verdict = Verdict::no(phase.in_progress, super::with_cause(&text, state.cause));
+            Ok(Report::waiting(verdict, state.again).ended(ended))
         }
         Progress::Failed => {
             let message = format!(
@@ -282,6 +277,7 @@ fn advance(done: PhaseJob, installed: &str, goal: &str) -> Report<()> {
 
 /// Goes back to the installed release. Safe before contract has run; refused after, unless the user insists.
 async fn abort(
+    ctx: &Context,
     glance: &Glance,
     target: &Target,
     phase: UpgradePhase,
@@ -294,9 +290,10 @@ async fn abort(
         .get(ALLOW_UNSAFE_ABORT)
         .is_some_and(|value| value == "true");
     let contract = names::phase_job(name, PhaseJob::Contract);
+    // Read live, whosever it is by its marks: a watch may not know it yet, or no longer.
     if phase == UpgradePhase::Contracting
         && !insists
-        && target.child(&JOB, &contract).await?.is_some()
+        && target.read(&JOB, &contract).await?.is_some()
     {
         let message = format!(
             "the contract Job of the upgrade {installed} → {goal} exists, so the schema may no longer fit {installed}; \
@@ -309,12 +306,20 @@ async fn abort(
             message,
         ));
     }
-    let jobs = PHASES.map(|job| names::phase_job(name, job));
-    let mut waiting = false;
+    let jobs = names::phase_jobs(name);
+    let mut live = Vec::new();
     for job in &jobs {
-        waiting |= target.ensure_absent(&JOB, job).await?;
+        live.extend(target.child(&JOB, job).await?);
     }
-    if waiting || job::is_at_work(target, &jobs).await? {
+    if !live.is_empty() {
+        job::check_current(ctx, glance).await?;
+    }
+    let pods = job::pods(target, &jobs).await?;
+    for job in &live {
+        job::delete(target, job, pods.is_some()).await?;
+    }
+    let at_work = pods.is_some_and(|pods| pods.iter().any(job::is_at_work));
+    if !live.is_empty() || at_work {
         // A migration that still runs must end before anything else touches the schema.
         let message = format!(
             "Aborting upgrade {installed} → {goal}: waiting for its Jobs and their pods to be gone"
@@ -325,7 +330,7 @@ async fn abort(
             UpgradePhase::RollingUpdate => UPGRADE_ROLLING_UPDATE,
             UpgradePhase::Contracting => CONTRACT_IN_PROGRESS,
         };
-        return Ok(Report::waiting(Verdict::no(reason, message), ABORT_POLL));
+        return Ok(Report::waiting(Verdict::no(reason, message), job::POD_POLL));
     }
     Ok(Report {
         output: None,

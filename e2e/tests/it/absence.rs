@@ -1,0 +1,179 @@
+//! Targets that are away, flicker and come back, and the Glances on them and beside them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use e2e::{
+    audit::Audit,
+    bed::run,
+    children,
+    expect::{Object, Wanted, always, condition, eventually},
+    fleet::Fleet,
+    kinds,
+    line::{Fault, Line},
+    patience::seconds,
+    registration,
+    site::Site,
+    witness::Witness,
+};
+use serde_json::json;
+
+const UNAVAILABLE: &str = "TargetClusterUnavailable";
+
+#[test]
+fn a_target_that_is_away_harms_nothing_and_gives_nothing_up() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "absence").await?;
+        let far = fleet.cluster("edge-2")?;
+        let line = Line::to(far).await?;
+        line.fail(Fault::BlackHole);
+        let through = line.kubeconfig(&site.kubeconfig(far).await?);
+        let (ns, scope) = (site.clusters_namespace(), Some(site.namespace()));
+        registration::register(site.hub(), &ns, "far", &through, scope).await?;
+        site.register("edge-1").await?;
+        let there = site.scenario("there").on("far").backend("far-s3", true);
+        there.apply(site.hub(), far).await?;
+        let near = site.scenario("near").on("edge-1").backend("near-s3", true);
+        site.apply(&near).await?;
+
+        // Away when the operator starts: nobody else waits for it, and it is said.
+        let operator = site
+            .operator()
+            .await?
+            .arg("--abandon-after=2s")
+            .arg("--target-probe-interval=1s")
+            .arg("--target-first-retry=300ms");
+        let running = operator.start().await?;
+        site.glance("near").is_ready(seconds(60)).await?;
+        let glance = site.glance("there");
+        let unavailable = Wanted::of("SecretsReady")
+            .status("False")
+            .reason(UNAVAILABLE);
+        glance.condition(seconds(40), unavailable).await?;
+        line.heal();
+        glance.is_ready(seconds(60)).await?;
+        site.backend("far-s3").is_ready(seconds(30)).await?;
+
+        // It flickers. Between any two failures one probe finds it well.
+        let before = children::by_labels(far, site.namespace(), "there").await?;
+        let mark = far.audit().map(Audit::mark).transpose()?;
+        let seen = Witness::of(site.hub(), kinds::GLANCE, site.namespace()).await?;
+        for _ in 0..6 {
+            line.fail(Fault::Reset);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            line.heal();
+            tokio::time::sleep(Duration::from_millis(1600)).await;
+        }
+        let reasons = seen.reasons(Some("there"), "SecretsReady")?;
+        assert!(!reasons.contains(UNAVAILABLE), "{reasons:?}");
+        let after = children::by_labels(far, site.namespace(), "there").await?;
+        for (key, child) in &before {
+            let now = after.get(key).and_then(|child| child.metadata.uid.clone());
+            assert_eq!(now, child.metadata.uid, "{key}");
+        }
+        if let (Some(audit), Some(mark)) = (far.audit(), mark) {
+            let mut asked = audit.requests_by(&site.user_on_targets(), mark)?;
+            asked.retain(|r| !matches!(r.verb.as_str(), "get" | "list" | "watch"));
+            assert!(asked.is_empty(), "nothing was written anew: {asked:#?}");
+        }
+
+        // A Glance that is deleted while it is away is held, however long that lasts.
+        line.fail(Fault::BlackHole);
+        let up = (
+            "glance_operator_target_cluster_up",
+            &[("cluster", "far")][..],
+        );
+        running
+            .metric_becomes(seconds(30), up, |value| value < 0.5)
+            .await?;
+        site.hub().delete(&there.glance()).await?;
+        always(seconds(5), "the Glance to be held", async || {
+            let found = glance.get().await?;
+            ensure!(found.is_some(), "it is gone");
+            Ok(())
+        })
+        .await?;
+        let held = glance.condition(seconds(20), unavailable).await?;
+        let said = condition(&held, "SecretsReady").unwrap_or_default();
+        let said = said["message"].as_str().unwrap_or_default().to_owned();
+        assert!(said.contains("\"far\" is not usable since"), "{said}");
+        line.heal();
+        glance.is_gone(seconds(60)).await?;
+        eventually(seconds(30), "it to be swept", async || {
+            let left = children::by_labels(far, site.namespace(), "there").await?;
+            ensure!(left.is_empty(), "{:?}", children::names(&left));
+            Ok(())
+        })
+        .await?;
+        let events = glance.events().await?;
+        let abandoned = |reason: &str| reason == "RemoteChildrenAbandoned";
+        assert!(
+            !events
+                .iter()
+                .any(|e| e.reason.as_deref().is_some_and(abandoned)),
+            "{events:#?}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn with_a_hundred_registrations_a_fifth_of_them_dead_a_new_process_works_at_once() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "hundred").await?;
+        let edge = fleet.cluster("edge-1")?;
+        let good = site.kubeconfig(edge).await?;
+        let hole = Line::to(edge).await?;
+        hole.fail(Fault::BlackHole);
+        let closed = Line::to(edge).await?;
+        closed.fail(Fault::Refuse);
+        let (ns, scope) = (site.clusters_namespace(), Some(site.namespace()));
+        let registrations = (0..100).map(|index| {
+            let kubeconfig = match index % 10 {
+                3 => hole.kubeconfig(&good),
+                6 => closed.kubeconfig(&good),
+                _ => good.clone(),
+            };
+            let (hub, ns) = (site.hub(), &ns);
+            async move {
+                let name = format!("edge-{index:02}");
+                registration::register(hub, ns, &name, &kubeconfig, scope).await
+            }
+        });
+        futures::future::try_join_all(registrations).await?;
+        let scaled = |most: u32| json!({ "minReplicas": 2, "maxReplicas": most, "targetCPUUtilization": 80 });
+        let scenario = site.scenario("near").on("edge-50").backend("near-s3", true);
+        let scenario = scenario.with("autoscaling", scaled(4));
+        scenario.apply(site.hub(), edge).await?;
+        let operator = site.operator().await?;
+        let running = operator.start().await?;
+        let glance = site.glance("near");
+        glance.is_ready(seconds(60)).await?;
+        assert!(running.stop()?.success());
+
+        let scenario = scenario.with("autoscaling", scaled(5));
+        scenario.apply_resources(site.hub()).await?;
+        let started = Instant::now();
+        let running = operator.start().await?;
+        Object::new(edge, kinds::AUTOSCALER, site.namespace(), "near")
+            .satisfies(seconds(30), "to be as asked for", |found| {
+                let now = &found.data["spec"]["maxReplicas"];
+                (*now == json!(5)).then_some(()).ok_or(now.to_string())
+            })
+            .await?;
+        let took = started.elapsed();
+        eprintln!(
+            "100 registrations, 20 of them dead: the first change is made {took:?} after the start"
+        );
+        // The promise is five seconds on a machine that does nothing else; this bounds what a busy one makes of it.
+        assert!(took < seconds(20), "{took:?}");
+        eventually(seconds(30), "all that live to be up", async || {
+            let up = "glance_operator_target_cluster_up";
+            let sum = running.metric(up, &[]).await?.unwrap_or(0.0);
+            ensure!((sum - 81.0).abs() < 0.5, "{sum} with the hub");
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    });
+}

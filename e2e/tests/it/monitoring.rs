@@ -1,0 +1,525 @@
+//! What people watch the operator with: the alert rules under promtool, the dashboard's queries on a
+//! real Prometheus that scrapes a real operator, and the bounds of what is scraped.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{
+    bed::run,
+    checkout,
+    cluster::Cluster,
+    expect::{Object, Wanted, eventually},
+    fleet::Fleet,
+    kinds,
+    operator::{Operator, Running},
+    patience::seconds,
+    prometheus::{self, Prometheus, promtool},
+    registration,
+    site::Site,
+    webhooks::Webhooks,
+    workload::Workload,
+};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::upgrade::life::failed_for_good;
+
+const DASHBOARD: &str = "charts/glance-operator/dashboards/glance-operator.json";
+
+/// Whether the real programs can be had; says in one line why not.
+fn is_to_be_had() -> bool {
+    match prometheus::find("promtool") {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("skipped: {error:#}");
+            false
+        }
+    }
+}
+
+#[test]
+fn the_alert_rules_are_valid_and_fire_when_their_tests_say() {
+    if !is_to_be_had() {
+        return;
+    }
+    let rules = "charts/glance-operator/rules/glance-operator.yaml";
+    let said = promtool(&["check", "rules", rules]).unwrap();
+    assert!(said.contains("10 rules found"), "{said}");
+    let said = promtool(&["test", "rules", "e2e/prometheus/rules_test.yaml"]).unwrap();
+    assert!(said.contains("SUCCESS"), "{said}");
+}
+
+fn dashboard() -> Value {
+    let text = std::fs::read_to_string(checkout().join(DASHBOARD)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Title and queries of each panel.
+fn queries() -> Vec<(String, Vec<String>)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let panels = dashboard()["panels"].as_array().unwrap().clone();
+    let of = |panel: &Value| {
+        let targets = panel["targets"].as_array().unwrap();
+        targets.iter().map(|target| text(&target["expr"])).collect()
+    };
+    panels
+        .iter()
+        .map(|panel| (text(&panel["title"]), of(panel)))
+        .collect()
+}
+
+async fn merge(cluster: &Cluster, kind: (&str, &str), ns: &str, name: &str, patch: Value) {
+    let api = cluster.any(kind.0, kind.1, Some(ns));
+    let patch = Patch::Merge(&patch);
+    api.patch(name, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+/// A run of the purge `CronJob`, as `kubectl create job --from=cronjob/…` makes it.
+async fn purge(cluster: &Cluster, ns: &str, glance: &str, name: &str) -> Result<()> {
+    let owner = format!("{glance}-db-purge");
+    let cron_job = Object::new(cluster, kinds::CRON_JOB, ns, &owner);
+    let cron_job = cron_job.exists(seconds(30)).await?;
+    let template = &cron_job.data["spec"]["jobTemplate"];
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "namespace": ns, "name": name, "labels": template["metadata"]["labels"],
+            "annotations": { "cronjob.kubernetes.io/instantiate": "manual" },
+            "ownerReferences": [{
+                "apiVersion": "batch/v1", "kind": "CronJob", "controller": true,
+                "name": cron_job.metadata.name, "uid": cron_job.metadata.uid,
+            }],
+        },
+        "spec": template["spec"],
+    });
+    job["spec"]["backoffLimit"] = json!(0);
+    cluster.create(&job).await?;
+    Ok(())
+}
+
+/// A fleet on which everything that the dashboard shows has happened.
+async fn life(site: &Site<'_>, running: &Running) -> Result<()> {
+    let (hub, edge, ns) = (
+        site.hub(),
+        site.fleet().cluster("edge-1")?,
+        site.namespace(),
+    );
+    site.register("edge-1").await?;
+    site.register("edge-2").await?;
+    // A target that lets us read nothing: its watches fail again and again.
+    let elsewhere = format!("{ns}-poor");
+    let poor = registration::grant(edge, &elsewhere, &[&elsewhere], &Value::Null).await?;
+    registration::register(hub, &site.clusters_namespace(), "poor", &poor, Some(ns)).await?;
+    for scenario in [
+        site.scenario("local").backend("local-s3", true),
+        site.scenario("placed")
+            .on("edge-1")
+            .backend("placed-s3", true),
+        site.scenario("left").on("edge-2").backend("left-s3", true),
+    ] {
+        site.apply(&scenario).await?;
+        site.glance(scenario.name()).is_ready(seconds(90)).await?;
+    }
+    hub.apply(&site.scenario("barred").on("poor").glance())
+        .await?;
+    // Purges that succeed and that fail.
+    purge(hub, ns, "local", "local-by-hand").await?;
+    let succeeded = (
+        "glance_operator_db_purge_total",
+        &[("result", "succeeded")][..],
+    );
+    running
+        .metric_becomes(seconds(30), succeeded, |n| n > 0.5)
+        .await?;
+    let kubelet = site.fleet().doubles("hub")?.kubelet();
+    kubelet.fail_jobs(ns).await?;
+    purge(hub, ns, "local", "local-by-hand-2").await?;
+    let failed = (
+        "glance_operator_db_purge_total",
+        &[("result", "failed")][..],
+    );
+    running
+        .metric_becomes(seconds(30), failed, |n| n > 0.5)
+        .await?;
+    // A first install whose schema Job fails.
+    let broken = site.scenario("broken").backend("broken-s3", true);
+    site.apply(&broken).await?;
+    let job = Workload::of(site, &broken)?;
+    let (job, jobs) = (
+        job.object(kinds::JOB, "broken-db-sync"),
+        hub.any(kinds::JOB.0, kinds::JOB.1, Some(ns)),
+    );
+    failed_for_good(&job, jobs, Duration::ZERO).await?;
+    let wanted = Wanted::of("DatabaseReady")
+        .status("False")
+        .reason("DBSyncFailed");
+    site.glance("broken").condition(seconds(60), wanted).await?;
+    kubelet.heal(ns).await?;
+    // A Service that belongs to somebody else.
+    let owner = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": ns, "name": "somebody" },
+    });
+    let owner = hub.apply(&owner).await?;
+    hub.apply(&json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "namespace": ns, "name": "taken",
+            "ownerReferences": [{
+                "apiVersion": "v1", "kind": "ConfigMap", "name": "somebody",
+                "uid": owner.metadata.uid, "controller": true,
+            }],
+        },
+        "spec": { "ports": [{ "port": 1, "targetPort": 1 }], "selector": { "app": "other" } },
+    }))
+    .await?;
+    site.apply(&site.scenario("taken").backend("taken-s3", true))
+        .await?;
+    // A backend without credentials.
+    hub.apply(&e2e::scenario::backend(ns, "placed", "bare-s3", false))
+        .await?;
+    // A Glance that is deleted after its cluster.
+    site.deregister("edge-2").await?;
+    let away = Wanted::of("SecretsReady").reason("TargetClusterUnavailable");
+    site.glance("left").condition(seconds(30), away).await?;
+    hub.delete(&site.scenario("left").glance()).await?;
+    site.glance("left").is_gone(seconds(60)).await?;
+    Ok(())
+}
+
+#[test]
+fn every_query_of_the_dashboard_shows_something_and_the_alerts_find_what_is_wrong() {
+    if !is_to_be_had() {
+        return;
+    }
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "watched").await?;
+        let operator = site
+            .operator()
+            .await?
+            .arg("--leader-elect")
+            .arg("--abandon-after=1s");
+        let folder = fleet.folder().path();
+        let webhooks = Webhooks::prepare(site.namespace(), folder)?;
+        let running = webhooks.on(operator).start().await?;
+        webhooks.register(site.hub()).await?;
+        let prometheus = Prometheus::start(&[running.metrics_address()], folder).await?;
+        let begun = SystemTime::now();
+        life(&site, &running).await?;
+        for (title, queries) in queries() {
+            for query in queries {
+                let found = eventually(seconds(30), &format!("{title}: {query}"), async || {
+                    let found = prometheus.query(&query).await?;
+                    ensure!(!found.is_empty(), "no data");
+                    Ok(found)
+                })
+                .await?;
+                assert!(found.len() < 60, "{title}: {query}: {} series", found.len());
+            }
+        }
+        for rule in prometheus.rules().await? {
+            assert_eq!(rule["health"], "ok", "{rule}");
+        }
+        alerts_are_right(&site, &prometheus).await?;
+        webhooks.unregister(site.hub()).await?;
+        if let Some(file) = std::env::var_os("E2E_SCREENSHOT") {
+            keep_busy(&site, begun).await?;
+            screenshot(&prometheus, folder, begun, Path::new(&file))?;
+        }
+        Ok(())
+    });
+}
+
+async fn alerts_are_right(site: &Site<'_>, prometheus: &Prometheus) -> Result<()> {
+    let ns = site.namespace();
+    let is = |alert: &Value, name: &str, labels: &[(&str, &str)]| {
+        let found = &alert["labels"];
+        found["alertname"] == name && labels.iter().all(|(label, value)| found[*label] == *value)
+    };
+    let alerts = eventually(seconds(20), "the alerts", async || {
+        let alerts = prometheus.alerts().await?;
+        for (name, labels) in [
+            (
+                "GlanceDBSyncFailed",
+                &[("namespace", ns), ("glance", "broken")][..],
+            ),
+            (
+                "GlanceDBPurgeFailed",
+                &[("namespace", ns), ("glance", "local")],
+            ),
+            ("GlanceNotReady", &[("namespace", ns), ("glance", "broken")]),
+            (
+                "GlanceBackendNotReady",
+                &[("namespace", ns), ("backend", "bare-s3")],
+            ),
+            ("GlanceChildrenAbandoned", &[("cluster", "edge-2")]),
+            (
+                "GlanceReconcileErrors",
+                &[("sub_reconciler", "Deployment"), ("cluster", "local")],
+            ),
+        ] {
+            let found = alerts.iter().any(|alert| is(alert, name, labels));
+            ensure!(found, "{name} {labels:?}: {alerts:#?}");
+        }
+        Ok(alerts)
+    })
+    .await?;
+    for name in ["GlanceUpgradePhaseFailed", "GlanceOperatorWithoutLeader"] {
+        assert!(
+            !alerts.iter().any(|alert| is(alert, name, &[])),
+            "{alerts:#?}"
+        );
+    }
+    Ok(())
+}
+
+/// Some life for the curves.
+async fn keep_busy(site: &Site<'_>, begun: SystemTime) -> Result<()> {
+    for round in 0.. {
+        if begun.elapsed()? > Duration::from_mins(5) {
+            break;
+        }
+        let patch = json!({ "spec": { "deployment": { "replicas": 1 + round % 3 } } });
+        merge(site.hub(), kinds::GLANCE, site.namespace(), "placed", patch).await;
+        tokio::time::sleep(Duration::from_secs(7)).await;
+    }
+    Ok(())
+}
+
+fn screenshot(
+    prometheus: &Prometheus,
+    folder: &Path,
+    begun: SystemTime,
+    file: &Path,
+) -> Result<()> {
+    let page = std::fs::read_to_string(checkout().join("e2e/prometheus/dashboard.html"))?;
+    let since_1970 =
+        |moment: SystemTime| Ok::<_, anyhow::Error>(moment.duration_since(UNIX_EPOCH)?.as_secs());
+    let page = page
+        .replace("= DASHBOARD", &format!("= {}", dashboard()))
+        .replace("\"PROMETHEUS\"", &format!("\"{}\"", prometheus.address()))
+        .replace("= FROM", &format!("= {}", since_1970(begun)?))
+        .replace("= TO", &format!("= {}", since_1970(SystemTime::now())?));
+    let html = folder.join("dashboard.html");
+    std::fs::write(&html, page)?;
+    let file: PathBuf = checkout().join(file);
+    let output = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+        ])
+        .args(["--window-size=1200,1740", "--virtual-time-budget=20000"])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.join("chromium").display()
+        ))
+        .arg(format!("--screenshot={}", file.display()))
+        .arg(format!("file://{}", html.display()))
+        .output()
+        .context("the picture needs chromium: apt-get install chromium")?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+#[test]
+fn metrics_that_are_served_securely_are_for_who_may_get_them() {
+    if !is_to_be_had() {
+        return;
+    }
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "sealed").await?;
+        let (hub, ns, folder) = (site.hub(), site.namespace(), fleet.folder().path());
+        let certificate = Webhooks::prepare(ns, folder)?;
+        let values = json!({ "secureMetrics": { "enabled": true } });
+        let operator = Operator::install_with(hub, ns, folder, &values).await?;
+        let running = operator
+            .arg(&format!("--namespace={ns}"))
+            .arg("--clusters-namespace=")
+            .arg("--metrics-secure")
+            .arg(&format!(
+                "--metrics-cert-dir={}",
+                certificate.folder().display()
+            ))
+            .log("sealed")
+            .start()
+            .await?;
+        let authority = folder.join("sealed-authority.pem");
+        std::fs::write(&authority, certificate.bundle())?;
+        for account in ["scraper", "stranger"] {
+            hub.apply(&json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": { "namespace": ns, "name": account },
+            }))
+            .await?;
+        }
+        // What the chart's ClusterRole is for.
+        let role = format!("glance-operator-{ns}-metrics");
+        hub.apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": format!("{role}-scraper") },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "namespace": ns, "name": "scraper" }],
+        }))
+        .await?;
+        let job = |name: &str, token: Option<String>| {
+            let mut job = json!({
+                "job_name": name, "scheme": "https",
+                "tls_config": { "ca_file": authority },
+                "static_configs": [{ "targets": [running.metrics_address()] }],
+            });
+            if let Some(token) = token {
+                job["authorization"] = json!({ "credentials": token });
+            }
+            job
+        };
+        let jobs = [
+            job("scraper", Some(token_of(hub, ns, "scraper").await?)),
+            job("stranger", Some(token_of(hub, ns, "stranger").await?)),
+            job("nobody", None),
+        ];
+        let prometheus = Prometheus::start_with(&jobs, folder).await?;
+        eventually(
+            seconds(20),
+            "each to be answered as it deserves",
+            async || {
+                let scrapes = prometheus.scrapes().await?;
+                let is = |name: &str, words: &str| {
+                    let mut of = scrapes.iter().filter(|(job, _)| job == name);
+                    of.any(|(_, error)| {
+                        if words.is_empty() {
+                            error.is_empty()
+                        } else {
+                            error.contains(words)
+                        }
+                    })
+                };
+                let found = prometheus.query("glance_operator_build_info").await?.len();
+                let right =
+                    is("scraper", "") && is("stranger", "403") && is("nobody", "401") && found == 1;
+                ensure!(right, "{scrapes:?}, {found} series");
+                Ok(())
+            },
+        )
+        .await
+    });
+}
+
+/// A token of an account, out of its kubeconfig.
+async fn token_of(hub: &Cluster, ns: &str, account: &str) -> Result<String> {
+    let kubeconfig = hub.kubeconfig_of(ns, account).await?;
+    let token = regex::Regex::new(r"eyJ[\w.-]+")?;
+    Ok(token
+        .find(&kubeconfig)
+        .context("no token")?
+        .as_str()
+        .to_owned())
+}
+
+/// The series of a page, without their values.
+fn series(page: &str) -> BTreeSet<String> {
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()))
+        .collect()
+}
+
+/// Families that have series of their own for each Glance or backend.
+const PER_RESOURCE: [&str; 5] = [
+    "glance_operator_condition{",
+    "glance_operator_backend_condition{",
+    "glance_operator_upgrade_phase{",
+    "glance_operator_db_sync_",
+    "glance_operator_db_purge_",
+];
+
+/// What a Glance and its backend may add to a page: 12 conditions and 3, and two kinds of Jobs with their buckets.
+const MOST_PER_GLANCE: usize = 12 + 3 + 1 + 2 * (2 + 11);
+
+#[test]
+fn a_scrape_grows_by_a_bounded_number_per_glance_and_shrinks_when_they_go() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "bounded").await?;
+        site.register("edge-1").await?;
+        let running = site.operator().await?.start().await?;
+        let glances = |names: &[&str]| -> Vec<_> {
+            let both = names.iter().flat_map(|name| {
+                let here = format!("{name}-here");
+                let there = format!("{name}-there");
+                let stores = [format!("{here}-s3"), format!("{there}-s3")];
+                [
+                    site.scenario(&here).backend(&stores[0], true),
+                    site.scenario(&there).on("edge-1").backend(&stores[1], true),
+                ]
+            });
+            both.collect()
+        };
+        let (first, more) = (glances(&["a"]), glances(&["b", "c"]));
+        for scenario in &first {
+            site.apply(scenario).await?;
+        }
+        for scenario in &first {
+            site.glance(scenario.name()).is_ready(seconds(60)).await?;
+        }
+        let before = series(&running.metrics().await?);
+        for scenario in &more {
+            site.apply(scenario).await?;
+        }
+        for scenario in &more {
+            site.glance(scenario.name()).is_ready(seconds(60)).await?;
+        }
+        let after = series(&running.metrics().await?);
+        let (own, shared): (Vec<_>, Vec<_>) = after
+            .iter()
+            .partition(|series| PER_RESOURCE.iter().any(|family| series.starts_with(family)));
+        let most = (first.len() + more.len()) * MOST_PER_GLANCE;
+        assert!(
+            own.len() <= most,
+            "{} series of {most}: {own:#?}",
+            own.len()
+        );
+        for series in &shared {
+            assert!(!series.contains(site.namespace()), "{series}");
+        }
+        // Codes and kinds that had not been seen may still come; steps, buckets and controllers are all there.
+        let closed = [
+            "glance_operator_reconcile_duration",
+            "workqueue_",
+            "controller_runtime_reconcile_time",
+        ];
+        let is_closed = |series: &&String| closed.iter().any(|family| series.starts_with(family));
+        let count = |all: &BTreeSet<String>| all.iter().filter(is_closed).count();
+        assert_eq!(count(&before), count(&after));
+
+        for scenario in first.iter().chain(&more) {
+            for backend in scenario.backends() {
+                site.hub().delete(&backend).await?;
+            }
+            site.hub().delete(&scenario.glance()).await?;
+        }
+        for scenario in first.iter().chain(&more) {
+            site.glance(scenario.name()).is_gone(seconds(60)).await?;
+        }
+        site.deregister("edge-1").await?;
+        eventually(seconds(20), "the series to be gone", async || {
+            let left: Vec<_> = series(&running.metrics().await?)
+                .into_iter()
+                .filter(|series| series.contains(site.namespace()) || series.contains("edge-1"))
+                .collect();
+            ensure!(left.is_empty(), "{left:#?}");
+            Ok(())
+        })
+        .await
+    });
+}

@@ -1,0 +1,141 @@
+//! `clusters rotate`: another credential for a registration, without a gap.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
+use target_registry::NAMESPACES_KEY;
+
+use super::{
+    Session,
+    access::Access,
+    args::RotateArgs,
+    doctor,
+    error::Error,
+    known::{Known, account},
+    list::{Done, Row},
+    register::{await_ready, judge, warn_of_loopback},
+    target::Target,
+    wait,
+};
+
+/// What an operator gets to change to a token whose use nobody can see.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// Makes a new token, registers it, and ends the old one when the new one is in use.
+pub async fn rotate(session: &Session, args: &RotateArgs) -> Result<(), Error> {
+    let (hub, progress, name) = (&session.hub, &session.progress, &args.name);
+    let Some(secret) = hub.secret(name).await? else {
+        return Err(hub.not_registered(name));
+    };
+    let known = Known::of(hub, name, Some(&secret)).await?;
+    let target = Target::connect(session, &args.target, name, known.server.as_deref()).await?;
+    target.must_be(name, known.uid.as_deref())?;
+    let raw = secret
+        .data
+        .as_ref()
+        .and_then(|data| data.get(NAMESPACES_KEY));
+    let raw = raw.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
+    let access = access(args, &known, raw.as_deref());
+    if !target.has_account(&access).await? {
+        // Taken away with everything else, as by an uninstalled chart.
+        let mut objects = access.namespaces();
+        objects.extend(access.rights());
+        let applied = target.apply(&objects, false);
+        progress
+            .during("granting access on the target again", applied)
+            .await?;
+    }
+
+    let (token, fresh) = if let Some(lifetime) = args.account.token_lifetime {
+        (target.request_token(&access, lifetime).await?, None)
+    } else {
+        let now = Timestamp::now().as_millisecond();
+        let fresh = format!("{}-{now:x}", access.token_secret());
+        target.apply(&[access.token(&fresh)], false).await?;
+        let token = target.token(session, &access, &fresh).await?;
+        (token, Some(fresh))
+    };
+    let server = target
+        .server(args.account.server.as_deref(), &access)
+        .await?;
+    warn_of_loopback(session, &server);
+    let kubeconfig = server.kubeconfig(name, &token)?;
+    let registration = judge(name, &kubeconfig, raw.as_deref())?;
+    let document = kubeconfig.expose_secret().as_bytes();
+    hub.write_registration(name, document, raw.as_deref(), &access)
+        .await?;
+
+    await_use(session, &target, &access, fresh.as_deref()).await?;
+    if args.wait && hub.serves_targets().await? {
+        let ready = await_ready(session, name, &registration).await;
+        if let Err(Error::Timeout { .. }) = ready {
+            doctor::explain(session, name, &args.target).await;
+        }
+        ready?;
+    }
+    let old = known.claims.secret.as_deref();
+    let old = old.filter(|old| Some(*old) != fresh.as_deref());
+    let revoked = match old {
+        Some(old) => target.revoke(&access, old).await?,
+        None => false,
+    };
+    let fleet = hub.fleet(std::slice::from_ref(name)).await?;
+    let Some(entry) = fleet.entries.first() else {
+        return Err(hub.not_registered(name));
+    };
+    let old = match (revoked, old) {
+        (true, Some(old)) => format!("the old token {old} is deleted"),
+        _ => "there was no old token to delete".to_owned(),
+    };
+    session.show(&Done {
+        action: "rotated",
+        remark: format!("{old} ({:.1} s)", progress.seconds()),
+        cluster: Row::of(entry),
+    })
+}
+
+/// The account and its rights as far as the registration tells of them.
+fn access(args: &RotateArgs, known: &Known, namespaces: Option<&str>) -> Access {
+    let (namespace, account) = account(
+        args.account.access_namespace.as_deref(),
+        args.account.service_account.as_deref(),
+        &known.claims,
+    );
+    let scope = namespaces.map(|raw| {
+        let entries = raw.split(',').map(|entry| entry.trim().to_owned());
+        let entries = entries.filter(|entry| !entry.is_empty());
+        entries.collect::<BTreeSet<_>>()
+    });
+    Access {
+        namespace,
+        account,
+        scope,
+        create_namespaces: false,
+    }
+}
+
+/// Waits until the operator logs in with the new token. Not from here: a login of ours would look
+/// like the operator's.
+async fn await_use(
+    session: &Session,
+    target: &Target,
+    access: &Access,
+    fresh: Option<&str>,
+) -> Result<(), Error> {
+    let Some(fresh) = fresh else {
+        let pause = tokio::time::sleep(SETTLE);
+        let what = "letting the operator change over";
+        session.progress.during(what, pause).await;
+        return Ok(());
+    };
+    let what = "waiting for the operator to log in with the new token";
+    let used = wait::until(session, what, async || {
+        let used = target.was_used(access, fresh).await?;
+        Ok(used.then_some(()).ok_or_else(String::new))
+    });
+    used.await.map_err(|error| match error {
+        Error::Timeout { seconds, .. } => Error::Unused { seconds },
+        other => other,
+    })
+}

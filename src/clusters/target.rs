@@ -1,0 +1,302 @@
+//! A target in the hands of its administrator: what is granted to the hub there, and taken back.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Secret, ServiceAccount},
+};
+use kube::{
+    Api,
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    },
+};
+use secrecy::SecretString;
+use serde_json::Value;
+use target_registry::Cluster;
+
+use super::{
+    Session,
+    access::Access,
+    args::TargetArgs,
+    contexts::Contexts,
+    error::{Doing as _, Error},
+    hub::{MANAGER, delete},
+    kubeconfig::Server,
+    wait,
+};
+
+/// Set by an API server on the Secret of a token that it was shown.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+
+/// A target, connected by the administrator's context.
+pub struct Target {
+    /// The connection.
+    pub cluster: Arc<Cluster>,
+    /// UID of its `kube-system` namespace, if it may be read.
+    pub uid: Option<String>,
+    context: String,
+    contexts: Contexts,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Connects by the context that was named, else by the one whose server is at `host`.
+    pub async fn connect(
+        session: &Session,
+        args: &TargetArgs,
+        name: &str,
+        host: Option<&str>,
+    ) -> Result<Self, Error> {
+        let contexts = match &args.target_kubeconfig {
+            Some(file) => Contexts::load(Some(file))?,
+            None => session.contexts.clone(),
+        };
+        let found = || host.and_then(|host| contexts.of_server(host));
+        let context = args.target_context.clone().or_else(found);
+        let context = context.ok_or_else(|| Error::NoTargetContext {
+            name: name.to_owned(),
+        })?;
+        let cluster = contexts
+            .connect(Some(&context), session.common.timeout)
+            .await?;
+        let what = format!("connecting to {name} by the context {context}");
+        let answer = session.progress.during(&what, cluster.probe()).await;
+        let uid = answer.doing(|| what.clone())?.uid;
+        Ok(Self {
+            cluster,
+            uid,
+            context,
+            contexts,
+        })
+    }
+
+    /// Fails when the cluster is another one than the name stands for.
+    pub fn must_be(&self, name: &str, known: Option<&str>) -> Result<(), Error> {
+        match (known, self.uid.as_deref()) {
+            (Some(known), Some(found)) if known != found => Err(Error::OtherCluster {
+                name: name.to_owned(),
+                known: known.to_owned(),
+                found: found.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The API server as it is registered.
+    pub async fn server(&self, url: Option<&str>, access: &Access) -> Result<Server, Error> {
+        let entry = self.contexts.cluster(&self.context)?;
+        let unverified = entry.insecure_skip_tls_verify == Some(true);
+        let authority = if unverified {
+            self.authority(access).await?
+        } else {
+            None
+        };
+        Server::of(entry, url, authority)
+    }
+
+    /// Applies manifests in their order.
+    pub async fn apply(&self, manifests: &[Value], force: bool) -> Result<(), Error> {
+        let mut parameters = PatchParams::apply(MANAGER);
+        parameters.force = force;
+        for manifest in manifests {
+            let (api, name) = self.any(manifest);
+            let written = api.patch(&name, &parameters, &Patch::Apply(manifest)).await;
+            written.doing(|| {
+                let kind = manifest["kind"].as_str().unwrap_or_default();
+                format!("applying {kind} {name} on the target")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the account exists.
+    pub async fn has_account(&self, access: &Access) -> Result<bool, Error> {
+        let api: Api<ServiceAccount> = Api::namespaced(self.cluster.client(), &access.namespace);
+        let found = api.get_metadata_opt(&access.account).await;
+        let found = found.doing(|| {
+            format!(
+                "reading the account {}/{} on the target",
+                access.namespace, access.account
+            )
+        })?;
+        Ok(found.is_some())
+    }
+
+    /// Whether the account's namespace has this Secret.
+    pub async fn has_secret(&self, access: &Access, name: &str) -> Result<bool, Error> {
+        let found = self.secrets(access).get_metadata_opt(name).await;
+        let doing = || {
+            format!(
+                "reading the Secret {}/{name} on the target",
+                access.namespace
+            )
+        };
+        Ok(found.doing(doing)?.is_some())
+    }
+
+    /// The token in a Secret, as soon as the cluster has filled it.
+    pub async fn token(
+        &self,
+        session: &Session,
+        access: &Access,
+        secret: &str,
+    ) -> Result<SecretString, Error> {
+        let api = self.secrets(access);
+        wait::until(
+            session,
+            "waiting for the token of the account",
+            async || {
+                let found = api.get_opt(secret).await.doing(|| {
+                    format!(
+                        "reading the token {}/{secret} on the target",
+                        access.namespace
+                    )
+                })?;
+                let Some(found) = found else {
+                    return Ok(Err(format!("there is no Secret {secret}")));
+                };
+                let token = found.data.and_then(|mut data| data.remove("token"));
+                let text = token.and_then(|token| String::from_utf8(token.0).ok());
+                Ok(text
+                    .map(SecretString::from)
+                    .ok_or_else(|| "it has not been made yet".to_owned()))
+            },
+        )
+        .await
+    }
+
+    /// A token of the account that ends by itself.
+    pub async fn request_token(
+        &self,
+        access: &Access,
+        lifetime: Duration,
+    ) -> Result<SecretString, Error> {
+        let api: Api<ServiceAccount> = Api::namespaced(self.cluster.client(), &access.namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: i64::try_from(lifetime.as_secs()).ok(),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let parameters = PostParams::default();
+        let made = api
+            .create_token_request(&access.account, &parameters, &request)
+            .await;
+        let doing = || format!("requesting a token of {} on the target", access.account);
+        let made = made.doing(doing)?;
+        let token = made.status.map(|status| status.token);
+        token
+            .map(SecretString::from)
+            .ok_or_else(|| Error::Invalid("the target answered without a token".to_owned()))
+    }
+
+    /// Whether somebody has logged in with the token in a Secret.
+    pub async fn was_used(&self, access: &Access, secret: &str) -> Result<bool, Error> {
+        let found = self.secrets(access).get_metadata_opt(secret).await;
+        let found = found.doing(|| {
+            format!(
+                "reading the Secret {}/{secret} on the target",
+                access.namespace
+            )
+        })?;
+        let labels = found.and_then(|found| found.metadata.labels);
+        Ok(labels.is_some_and(|labels| labels.contains_key(LAST_USED)))
+    }
+
+    /// Deletes the Secret of a token, which ends the token. One that is gone is fine.
+    pub async fn revoke(&self, access: &Access, secret: &str) -> Result<bool, Error> {
+        let api = self.secrets(access);
+        let doing = || {
+            format!(
+                "deleting the token {}/{secret} on the target",
+                access.namespace
+            )
+        };
+        let Some(found) = api.get_metadata_opt(secret).await.doing(doing)? else {
+            return Ok(false);
+        };
+        delete(&api, secret, found.metadata.uid).await.doing(doing)
+    }
+
+    /// Deletes what [`Self::apply`] made for this access, namespaces aside. What Helm or somebody
+    /// else made carries other labels and stays. Returns how much it was.
+    pub async fn take_back(&self, access: &Access) -> Result<usize, Error> {
+        let selector = format!(
+            "app.kubernetes.io/instance={},app.kubernetes.io/managed-by={}",
+            access.name(),
+            super::access::MANAGER
+        );
+        let mut gone = 0;
+        // Bindings first: from then on nothing more can be done with the account.
+        for (group, kind) in [
+            ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+            ("rbac.authorization.k8s.io", "RoleBinding"),
+            ("rbac.authorization.k8s.io", "ClusterRole"),
+            ("rbac.authorization.k8s.io", "Role"),
+            ("", "Secret"),
+            ("", "ServiceAccount"),
+        ] {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+            let all: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
+            let parameters = ListParams::default().labels(&selector);
+            let found = all.list_metadata(&parameters).await;
+            let found = found.doing(|| format!("listing {kind}s on the target"))?;
+            for object in found {
+                let name = object.metadata.name.unwrap_or_default();
+                let api = match &object.metadata.namespace {
+                    Some(namespace) => {
+                        Api::namespaced_with(self.cluster.client(), namespace, &resource)
+                    }
+                    None => all.clone(),
+                };
+                let deleted = delete::<DynamicObject>(&api, &name, object.metadata.uid).await;
+                let deleted = deleted.doing(|| format!("deleting {kind} {name} on the target"))?;
+                gone += usize::from(deleted);
+            }
+        }
+        Ok(gone)
+    }
+
+    /// The authority that the cluster gives to its own pods.
+    async fn authority(&self, access: &Access) -> Result<Option<String>, Error> {
+        let api: Api<k8s_openapi::api::core::v1::ConfigMap> =
+            Api::namespaced(self.cluster.client(), &access.namespace);
+        let found = api.get_opt("kube-root-ca.crt").await;
+        let found = found.doing(|| "reading the authority of the target".to_owned())?;
+        let authority = found.and_then(|found| found.data?.remove("ca.crt"));
+        authority.map(Some).ok_or_else(|| {
+            Error::Invalid(
+                "the context does not verify its server, and the target does not say how to"
+                    .to_owned(),
+            )
+        })
+    }
+
+    fn secrets(&self, access: &Access) -> Api<Secret> {
+        Api::namespaced(self.cluster.client(), &access.namespace)
+    }
+
+    fn any(&self, manifest: &Value) -> (Api<DynamicObject>, String) {
+        let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
+        let version = text("/apiVersion").unwrap_or_default();
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let kind = text("/kind").unwrap_or_default();
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let client = self.cluster.client();
+        let api = match text("/metadata/namespace") {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        (api, text("/metadata/name").unwrap_or_default().to_owned())
+    }
+}
+
+/// Namespaces as the key of a registration writes them.
+pub fn joined(namespaces: &BTreeSet<String>) -> String {
+    let names: Vec<_> = namespaces.iter().map(String::as_str).collect();
+    names.join(",")
+}

@@ -1,0 +1,155 @@
+//! `clusters unregister`: the hub forgets a cluster, and the target its hub.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use target_registry::{KUBECONFIG_KEY, Registration};
+
+use super::{
+    Session,
+    access::Access,
+    args::UnregisterArgs,
+    error::{Doing as _, Error},
+    hub::{Fleet, delete},
+    known::{Known, account},
+    kubeconfig::Claims,
+    output::Show,
+    target::Target,
+};
+
+/// The end of a registration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Unregistered {
+    action: &'static str,
+    name: String,
+    /// Glances that still name the cluster.
+    glances: Vec<String>,
+    /// Objects that were deleted on the target.
+    revoked: usize,
+}
+
+/// Removes a registration.
+pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), Error> {
+    let (hub, progress, name) = (&session.hub, &session.progress, &args.name);
+    // All of them: others may log in with the same account.
+    let all = hub.fleet(&[]).await?;
+    let one = hub.fleet(std::slice::from_ref(name)).await?;
+    let Some(entry) = one.entries.first() else {
+        return Err(hub.not_registered(name));
+    };
+    // A Glance that cannot be seen must not count as one that is not there.
+    let placed = match hub.glances().await {
+        Err(Error::Api {
+            code: Some(404), ..
+        }) => Vec::new(),
+        placed => placed?,
+    };
+    let glances: Vec<String> = placed
+        .iter()
+        .filter(|placed| placed.cluster == *name)
+        .map(ToString::to_string)
+        .collect();
+    if !glances.is_empty() && !args.force {
+        return Err(Error::InUse {
+            name: name.clone(),
+            glances,
+        });
+    }
+    let status = entry
+        .target
+        .as_ref()
+        .and_then(|target| target.status.as_ref());
+    let count = status.map_or(0, |status| status.abandoned.len());
+    if count > 0 && !args.force {
+        return Err(Error::Abandoned {
+            name: name.clone(),
+            count,
+        });
+    }
+
+    // Connected before anything is deleted: a wrong context must not leave half of it.
+    let revoking = if args.target.target_context.is_some() {
+        let known = Known::of(hub, name, entry.secret.as_ref()).await?;
+        let target = Target::connect(session, &args.target, name, None).await?;
+        target.must_be(name, known.uid.as_deref())?;
+        let (namespace, account) = account(None, None, &known.claims);
+        let access = Access {
+            namespace,
+            account,
+            scope: None,
+            create_namespaces: false,
+        };
+        Some((target, access))
+    } else {
+        None
+    };
+    if let Some(secret) = &entry.secret {
+        let uid = secret.metadata.uid.clone();
+        let deleted = progress.during("removing the registration", async {
+            delete(&hub.secrets(), name, uid).await
+        });
+        deleted
+            .await
+            .doing(|| format!("deleting the Secret {}/{name}", hub.namespace))?;
+    }
+    if let Some(target) = &entry.target {
+        let uid = target.metadata.uid.clone();
+        let deleted = delete(&hub.targets(), name, uid).await;
+        deleted.doing(|| format!("deleting the TargetCluster {}/{name}", hub.namespace))?;
+    }
+    let mut revoked = 0;
+    if let Some((target, access)) = revoking {
+        if let Some(other) = shared_with(&all, name, &access) {
+            progress.note(&format!(
+                "note: the account {}/{} stays on the target, since {other} logs in with it",
+                access.namespace, access.account
+            ));
+        } else {
+            let what = "taking back the access on the target";
+            revoked = progress.during(what, target.take_back(&access)).await?;
+        }
+    }
+    session.show(&Unregistered {
+        action: "unregistered",
+        name: name.clone(),
+        glances,
+        revoked,
+    })
+}
+
+/// Another registration of the same server that logs in with the same account.
+fn shared_with(fleet: &Fleet, name: &str, access: &Access) -> Option<String> {
+    let server = |entry: &super::hub::Entry| {
+        let secret = entry.registration()?;
+        Some(Registration::from_secret(secret, true).ok()?.server())
+    };
+    let own = fleet.entries.iter().find(|entry| entry.name == name);
+    let own = own.and_then(server);
+    let account = Some((access.namespace.clone(), access.account.clone()));
+    let others = fleet.entries.iter().filter(|entry| entry.name != name);
+    let mut same = others.filter(|entry| {
+        let claims = entry.data(KUBECONFIG_KEY).map(Claims::of_kubeconfig);
+        server(entry) == own && own.is_some() && claims.unwrap_or_default().account == account
+    });
+    same.next().map(|entry| entry.name.clone())
+}
+
+// === impl Unregistered ===
+
+impl Show for Unregistered {
+    fn human(&self, _: bool) -> String {
+        let mut text = format!("{} unregistered", self.name);
+        if self.revoked > 0 {
+            let _ = write!(text, ", {} objects deleted on the target", self.revoked);
+        }
+        if !self.glances.is_empty() {
+            let _ = write!(text, "; no longer reconciled: {}", self.glances.join(", "));
+        }
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![format!("secret/{}", self.name)]
+    }
+}
