@@ -376,7 +376,7 @@ fn detached(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<N
         .filter(|store| !attached.iter().any(|backend| backend.name_any() == **store))
         .map(|store| {
             Notice::warning(
-                "GlanceBackendDetached",
+                events::GLANCE_BACKEND_DETACHED,
                 format!(
                     "Backend {store} is no longer attached; images that are only in this store cannot be downloaded until a backend of the same name is attached again"
                 ),
