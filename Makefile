@@ -17,7 +17,7 @@ demo: ## A hub and two targets on this machine, a local and a placed Glance, unt
 	@bash .ci/run check
 	@echo "building the operator and the demo (a few minutes the first time, seconds later)" >&2
 	@cargo build --quiet --locked --workspace --bins
-	@$(CARGO_TARGET_DIR)/debug/demo
+	@CARGO_MANIFEST_DIR="$(CURDIR)/e2e" $(CARGO_TARGET_DIR)/debug/demo
 
 test: ## Everything that must be true of a commit: lints, unit tests, tests on real control planes
 	bash .ci/run
@@ -36,9 +36,9 @@ e2e: ## The tests on real control planes
 
 generate: ## Write what is made from the code: custom resources, the chart's copies, tables of values, docs/reference
 	cargo build --quiet --locked --workspace --bins --example crds
-	$(CARGO_TARGET_DIR)/debug/examples/crds
+	CARGO_MANIFEST_DIR="$(CURDIR)/crds" $(CARGO_TARGET_DIR)/debug/examples/crds
 	cp crds/*.yaml charts/glance-operator/crds/
-	$(CARGO_TARGET_DIR)/debug/chart-docs
+	CARGO_MANIFEST_DIR="$(CURDIR)/e2e" $(CARGO_TARGET_DIR)/debug/chart-docs
 	UPDATE_REFERENCE=1 cargo test --quiet --locked --workspace --lib -- the_reference_is_in_step
 
 screenshot: ## Take the picture of docs/monitoring.md: seven minutes, a fleet, a Prometheus and a headless Chromium

@@ -6,13 +6,15 @@ use std::{
     convert::Infallible,
     fmt::Debug,
     future::Future,
-    hash::Hash,
+    hash::{DefaultHasher, Hash, Hasher},
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt, stream};
+use glance_api::keys::annotations::COUNTED_JOBS;
 use kube::{
     Api, Resource, ResourceExt,
     runtime::{
@@ -38,6 +40,9 @@ use crate::{
 
 /// The longest a pass may take, once it had its turn.
 pub const PASS_DEADLINE: Duration = Duration::from_mins(1);
+/// How long a wake-up waits for others of the same CR: what belongs together comes in a burst, as the readiness of a
+/// database, its user and its grant does.
+const BURST: Duration = Duration::from_millis(200);
 /// When a pass that found its cluster busy tries again.
 const BUSY: Duration = Duration::from_secs(1);
 
@@ -155,7 +160,7 @@ pub async fn run<K, H>(
     Controller::for_stream(crs, reader)
         // Passes are bounded by their own semaphores: by cluster, so that one that hangs cannot take them all.
         .with_config(controller::Config::default())
-        .reconcile_on(wake_ups)
+        .reconcile_on(in_bursts(wake_ups))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
             move |object, ctx: Arc<Context>| {
@@ -183,6 +188,22 @@ pub async fn run<K, H>(
             futures::future::ready(())
         })
         .await;
+}
+
+/// Gathers wake-ups from the first one on and passes each on once. Unlike a debounce it delays none for longer than
+/// that, however many keep coming.
+fn in_bursts<T: Eq + Hash + Send + 'static>(
+    wake_ups: impl Stream<Item = T> + Send + 'static,
+) -> impl Stream<Item = T> + Send {
+    let burst = async |mut wake_ups: Pin<Box<dyn Stream<Item = T> + Send>>| {
+        let mut waiting = HashSet::from([wake_ups.next().await?]);
+        tokio::time::sleep(BURST).await;
+        while let Some(Some(another)) = wake_ups.next().now_or_never() {
+            waiting.insert(another);
+        }
+        Some((stream::iter(waiting), wake_ups))
+    };
+    stream::unfold(wake_ups.boxed(), burst).flatten()
 }
 
 /// Tells the handler of CRs that come and go, also when a repeated list shows it.
@@ -231,15 +252,26 @@ where
     }
 }
 
-/// Which changes of a CR wake its controller: spec, labels, annotations, the deletion mark; not its own status.
+/// Which changes of a CR wake its controller: spec, labels, annotations, the deletion mark; not its own status, nor
+/// the annotations that passes write for themselves.
 fn wakes<K: Resource>() -> impl Predicate<K>
 where
     K::DynamicType: Eq + Hash + Clone,
 {
     (predicates::generation as fn(&K) -> Option<u64>)
         .combine(predicates::labels as fn(&K) -> Option<u64>)
-        .combine(predicates::annotations as fn(&K) -> Option<u64>)
+        .combine(|object: &K| Some(annotations_of_others(object)))
         .combine(|object: &K| Some(u64::from(object.meta().deletion_timestamp.is_some())))
+}
+
+fn annotations_of_others<K: Resource>(object: &K) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for annotation in object.annotations() {
+        if !COUNTED_JOBS.contains(&annotation.0.as_str()) {
+            annotation.hash(&mut hasher);
+        }
+    }
+    hasher.finish()
 }
 
 async fn bounded<K, H>(
@@ -328,4 +360,60 @@ where
     K::DynamicType: Eq + Hash + Clone + Default,
 {
     reflector::store()
+}
+
+#[cfg(test)]
+mod tests {
+    use glance_api::{
+        glance::{Glance, GlanceSpec},
+        keys::annotations::RETRY_JOB,
+    };
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_one_wake_up_and_an_endless_one_delays_nobody() {
+        let (wake, woken) = mpsc::unbounded_channel();
+        let woken = stream::unfold(woken, async |mut woken| Some((woken.recv().await?, woken)));
+        let storm = tokio::spawn(async move {
+            for round in 0.. {
+                let _ = wake.send("stormy");
+                if round == 3 {
+                    let _ = wake.send("calm");
+                }
+                tokio::time::sleep(BURST / 10).await;
+            }
+        });
+        let mut woken = Box::pin(in_bursts(woken));
+        let begun = tokio::time::Instant::now();
+        let mut first = [woken.next().await, woken.next().await];
+        first.sort();
+        assert_eq!(first, [Some("calm"), Some("stormy")]);
+        assert!(begun.elapsed() <= BURST * 2, "{:?}", begun.elapsed());
+        assert_eq!(woken.next().await, Some("stormy"), "the next burst");
+        assert!(begun.elapsed() >= BURST * 2);
+        storm.abort();
+    }
+
+    #[test]
+    fn a_pass_is_not_woken_by_its_own_notes() {
+        let seen = |annotation: Option<(&str, &str)>| {
+            let mut glance = Glance::new("images", GlanceSpec::default());
+            glance.annotations_mut().insert("a".into(), "b".into());
+            if let Some((key, value)) = annotation {
+                glance.annotations_mut().insert(key.into(), value.into());
+            }
+            wakes().hash_property(&glance)
+        };
+        assert_eq!(seen(Some((COUNTED_JOBS[0], "uid"))), seen(None));
+        assert_ne!(seen(Some((RETRY_JOB, "1"))), seen(None));
+        assert_ne!(seen(Some(("a", "c"))), seen(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_wake_ups_is_the_end() {
+        let ended = in_bursts(stream::iter(["a", "b", "a"])).collect::<HashSet<_>>();
+        assert_eq!(ended.await, HashSet::from(["a", "b"]));
+    }
 }

@@ -8,7 +8,9 @@ use kube::CustomResourceExt;
 use target_registry::{TargetCluster, target_cluster};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Cargo's, or the Makefile's; not the one compiled in, which another checkout may have built.
+    let directory = std::env::var("CARGO_MANIFEST_DIR")?;
+    let directory = Path::new(&directory);
     for (file, yaml) in schema::crds()? {
         fs::write(directory.join(file), yaml)?;
     }

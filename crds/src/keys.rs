@@ -76,6 +76,14 @@ pub mod annotations {
     pub const LAST_DB_CONTRACT_JOB_UID: &str = "cobaltcore.c5c3.io/last-db-contract-job-uid";
     /// On a Glance: UID of the last purge Job that was counted.
     pub const LAST_DB_PURGE_JOB_UID: &str = "cobaltcore.c5c3.io/last-db-purge-job-uid";
+    /// All annotations by which the operator remembers which Jobs it counted.
+    pub const COUNTED_JOBS: [&str; 5] = [
+        LAST_DB_SYNC_JOB_UID,
+        LAST_DB_EXPAND_JOB_UID,
+        LAST_DB_MIGRATE_JOB_UID,
+        LAST_DB_CONTRACT_JOB_UID,
+        LAST_DB_PURGE_JOB_UID,
+    ];
 
     /// On a Glance, by a person: a new value runs a failed Job again at once.
     pub const RETRY_JOB: &str = "glance.openstack.c5c3.io/retry-job";

@@ -265,7 +265,7 @@ impl Assets {
 
 /// The Go module of the control plane in this checkout.
 fn module_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane")
+    crate::checkout().join("e2e/control-plane")
 }
 
 /// The version of Kubernetes that the module asks for, `v1.36.3`.

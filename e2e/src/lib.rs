@@ -47,8 +47,17 @@ pub mod witness;
 pub mod workdir;
 pub mod workload;
 
-/// The folder of the checkout that this crate was built from.
+/// The folder of the checkout: at run time by `CARGO_MANIFEST_DIR`, which cargo and the Makefile set. Two checkouts with one
+/// folder of build output share their binaries, and what was compiled in names whichever was built first.
 pub fn checkout() -> &'static std::path::Path {
-    let crate_folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_folder.parent().unwrap_or(crate_folder)
+    static CHECKOUT: std::sync::LazyLock<std::path::PathBuf> = std::sync::LazyLock::new(|| {
+        let folder = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(
+            || env!("CARGO_MANIFEST_DIR").into(),
+            std::path::PathBuf::from,
+        );
+        folder
+            .parent()
+            .map_or_else(|| folder.clone(), std::path::Path::to_path_buf)
+    });
+    &CHECKOUT
 }

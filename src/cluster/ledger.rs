@@ -6,17 +6,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use glance_api::keys::FIELD_MANAGER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ObjectMeta};
 use serde_json::{Value, json};
 use target_registry::Kind;
+use tokio::time::Instant;
 
 use crate::hash::sha256_hex;
 
 /// The replica count among the fields of a manager.
 const REPLICAS: &str = "/f:spec/f:replicas";
+
+/// How long an optional right that was refused is not asked for again.
+const REFUSED: Duration = Duration::from_mins(1);
 
 /// Kind, namespace and name of an object on one cluster.
 pub type ObjectKey = (&'static str, String, String);
@@ -65,6 +70,7 @@ struct Inner {
     outputs: HashMap<(String, &'static str), (String, String)>,
     sections: HashMap<String, BTreeSet<String>>,
     genuine: HashSet<String>,
+    pods_refused: HashMap<String, Instant>,
 }
 
 /// The ledgers of all clusters.
@@ -89,6 +95,20 @@ impl Ledgers {
 // === impl Ledger ===
 
 impl Ledger {
+    /// Remembers that the pods of a namespace may not be looked at.
+    pub fn pods_refused(&self, namespace: &str) {
+        self.lock()
+            .pods_refused
+            .insert(namespace.to_owned(), Instant::now());
+    }
+
+    /// Whether the pods of a namespace may be asked for: not soon after that was refused.
+    pub fn may_ask_for_pods(&self, namespace: &str) -> bool {
+        let inner = self.lock();
+        let refused = inner.pods_refused.get(namespace);
+        refused.is_none_or(|refused| refused.elapsed() > REFUSED)
+    }
+
     /// The state in which the last apply of this object ended.
     pub fn applied(&self, key: &ObjectKey) -> Option<Applied> {
         self.lock().applied.get(key).cloned()

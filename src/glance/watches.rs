@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Mutex, PoisonError},
 };
 
@@ -37,6 +38,7 @@ struct Seen {
     parents: HashMap<CrKey, ParentFacts>,
     backends: HashMap<CrKey, BackendFacts>,
     mounted: HashMap<CrKey, Option<String>>,
+    jobs: HashMap<(String, CrKey), u64>,
 }
 
 /// Wakes the controllers.
@@ -255,6 +257,33 @@ impl Router {
         }
     }
 
+    /// Whether an event of a Job tells more than that its pods are at work.
+    fn is_news_of_job(&self, cluster: &str, job: &DynamicObject, is_gone: bool) -> bool {
+        let key = (cluster.to_owned(), key_of_object(job));
+        if is_gone {
+            self.with_seen(|seen| seen.jobs.remove(&key));
+            return true;
+        }
+        // Runs of the purge are shown while they last.
+        if runs::glance_of(&kinds::JOB, job).is_some() {
+            return true;
+        }
+        let status = &job.data["status"];
+        let ended = ["conditions", "failed", "succeeded"].map(|field| status[field].to_string());
+        let is_young = ended.iter().all(|field| field == "null");
+        let meta = &job.metadata;
+        let mut hasher = DefaultHasher::new();
+        (&meta.uid, meta.generation, &meta.labels, &meta.annotations).hash(&mut hasher);
+        (meta.deletion_timestamp.is_some(), &meta.finalizers, &ended).hash(&mut hasher);
+        let owners = meta.owner_references.iter().flatten();
+        owners.for_each(|owner| owner.uid.hash(&mut hasher));
+        let now = hasher.finish();
+        match self.with_seen(|seen| seen.jobs.insert(key, now)) {
+            Some(before) => before != now,
+            None => !is_young || meta.deletion_timestamp.is_some(),
+        }
+    }
+
     fn with_seen<T>(&self, use_it: impl FnOnce(&mut Seen) -> T) -> T {
         use_it(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -282,7 +311,9 @@ impl Routes for Router {
     fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject, is_gone: bool) {
         if let Some(key) = owner_of(cluster, kind, object).filter(|key| self.lives_on(key, cluster))
         {
-            self.wake(&key);
+            if kind.kind != kinds::JOB.kind || self.is_news_of_job(cluster, object, is_gone) {
+                self.wake(&key);
+            }
             if kind.kind == kinds::DEPLOYMENT.kind {
                 self.deployment_seen(&key, (!is_gone).then_some(object));
             }
@@ -304,6 +335,10 @@ impl Routes for Router {
 
 /// Namespace and name of a CR.
 pub fn key_of<K: Resource>(object: &K) -> CrKey {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn key_of_object(object: &DynamicObject) -> CrKey {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
@@ -538,6 +573,61 @@ mod tests {
         assert!(world.woken_backends().is_empty());
         world.router.glance_gone(&glance);
         assert_eq!(world.woken_backends(), ["store"]);
+    }
+
+    #[test]
+    fn a_job_that_merely_runs_wakes_nobody_and_its_end_does() {
+        let mut world = World::new();
+        world.apply(&placed("images", "edge-1"));
+        world.woken();
+        let job = |labels: Value, status: Value| {
+            let mut job = object(
+                &kinds::JOB,
+                json!({
+                    "name": "images-db-sync", "namespace": "tenant",
+                    "uid": "u", "labels": labels,
+                }),
+            );
+            job.data = json!({ "status": status });
+            job
+        };
+        let labels = json!({
+            "openstack.c5c3.io/owner-kind": "Glance",
+            "openstack.c5c3.io/owner-name": "images",
+            "openstack.c5c3.io/owner-namespace": "tenant",
+        });
+        let mut edited = labels.clone();
+        edited["by"] = json!("somebody");
+        let running = json!({ "active": 1, "startTime": "2026-01-01T00:00:00Z" });
+        let done =
+            json!({ "succeeded": 1, "conditions": [{ "type": "Complete", "status": "True" }] });
+        for (what, job, is_gone, woken) in [
+            ("created", job(labels.clone(), json!({})), false, &[][..]),
+            ("at work", job(labels.clone(), running.clone()), false, &[]),
+            ("edited", job(edited.clone(), running), false, &["images"]),
+            (
+                "done",
+                job(edited.clone(), done.clone()),
+                false,
+                &["images"],
+            ),
+            (
+                "the same again",
+                job(edited.clone(), done.clone()),
+                false,
+                &[],
+            ),
+            ("gone", job(edited.clone(), done.clone()), true, &["images"]),
+            (
+                "first seen when done",
+                job(edited, done),
+                false,
+                &["images"],
+            ),
+        ] {
+            world.router.changed("edge-1", &kinds::JOB, &job, is_gone);
+            assert_eq!(world.woken(), woken, "{what}");
+        }
     }
 
     #[test]

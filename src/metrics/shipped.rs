@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use super::Metrics;
 
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/glance-operator");
-
 fn read(file: &str) -> String {
-    let path = Path::new(CHART).join(file);
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let path = Path::new(&folder).join("charts/glance-operator").join(file);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

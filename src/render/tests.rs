@@ -6,7 +6,7 @@ use super::*;
 const SAMPLES: [&str; 2] = ["minimal", "everything"];
 
 fn path(file: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap())
         .join("docs/render")
         .join(file)
 }

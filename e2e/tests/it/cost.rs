@@ -251,3 +251,71 @@ fn a_cluster_that_hangs_delays_nobody_else() {
         Ok(())
     });
 }
+
+/// On all clusters together; the Go operator takes 87 to 91.
+const REQUESTS_UNTIL_READY: usize = 45;
+/// Of the Glance and of each backend; the Go operator takes 8.5 and 10.
+const PASSES: (f64, f64) = (6.0, 4.0);
+
+#[test]
+fn a_placed_glance_with_two_backends_is_ready_after_few_requests() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "frugal").await?;
+        let operator = site.operator().await?;
+        let running = operator.start().await?;
+        site.register("edge-1").await?;
+        let edge = fleet.cluster("edge-1")?;
+        let scenario = |name: &str| {
+            site.scenario(name)
+                .on("edge-1")
+                .backend(&format!("{name}-fast"), true)
+                .backend(&format!("{name}-cold"), false)
+        };
+        // The first one pays for the watches of its cluster.
+        let first = scenario("first");
+        site.apply(&first).await?;
+        site.glance("first").is_ready(seconds(60)).await?;
+
+        let counted = scenario("counted");
+        counted.apply_surroundings(edge).await?;
+        counted.apply_credentials(edge).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (Some(hub_log), Some(edge_log)) = (site.hub().audit(), edge.audit()) else {
+            eprintln!("these clusters have no audit log that a test can read");
+            return Ok(());
+        };
+        let marks = (hub_log.mark()?, edge_log.mark()?);
+        let passes = async || {
+            let total = "controller_runtime_reconcile_total";
+            let glances = sum(&running, total, &[("controller", "glance")]).await?;
+            let backends = sum(&running, total, &[("controller", "glancebackend")]).await?;
+            Ok::<_, anyhow::Error>((glances, backends))
+        };
+        let before = passes().await?;
+        counted.apply_resources(site.hub()).await?;
+        site.glance("counted").is_ready(seconds(60)).await?;
+        let after = passes().await?;
+        for store in ["counted-fast", "counted-cold"] {
+            site.backend(store).is_ready(seconds(30)).await?;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let mut asked = hub_log.requests_by(&operator.user(), marks.0)?;
+        asked.extend(edge_log.requests_by(&site.user_on_targets(), marks.1)?);
+        asked.retain(|r| r.verb != "watch" && r.uri != "/readyz" && r.resource != "leases");
+        let (glance, backends) = (after.0 - before.0, after.1 - before.1);
+        eprintln!(
+            "until Ready: {} requests, {glance} passes, {backends} of both backends",
+            asked.len()
+        );
+        let brief: Vec<_> = asked
+            .iter()
+            .map(|r| format!("{} {} {} {}", r.verb, r.resource, r.name, r.code))
+            .collect();
+        assert!(asked.len() <= REQUESTS_UNTIL_READY, "{brief:#?}");
+        assert!(
+            glance <= PASSES.0 && backends <= 2.0 * PASSES.1,
+            "{glance} {backends}"
+        );
+        Ok(())
+    });
+}

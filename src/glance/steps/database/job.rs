@@ -300,10 +300,17 @@ async fn pods_of(target: &Target, job: &str) -> Option<Vec<Value>> {
 
 /// Pods by label; `None` where we may not look.
 async fn list(target: &Target, selector: &str) -> Result<Option<Vec<Value>>, StepError> {
+    let ledger = &target.view.ledger;
+    if !ledger.may_ask_for_pods(target.namespace()) {
+        return Ok(None);
+    }
     let params = ListParams::default().labels(selector);
     match target.api(&POD).list(&params).await {
         Ok(list) => Ok(Some(list.items.iter().map(value_of).collect())),
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            ledger.pods_refused(target.namespace());
+            Ok(None)
+        }
         Err(error) => Err(StepError::from(error).context("listing the pods of a Job")),
     }
 }
