@@ -19,6 +19,8 @@ use glance_api::glance::UpgradePhase;
 use prometheus::{Encoder as _, Histogram, Registry, TextEncoder};
 use tokio::time::Instant;
 
+#[cfg(test)]
+pub mod described;
 mod families;
 mod process;
 mod queue;

@@ -7,6 +7,7 @@ use kube::CustomResourceExt as _;
 use target_registry::TargetCluster;
 
 mod command_line;
+mod metrics;
 mod schema;
 mod tables;
 
@@ -29,6 +30,7 @@ fn pages() -> Vec<(&'static str, String)> {
         ),
         ("conditions.md", tables::conditions()),
         ("events.md", tables::events()),
+        ("metrics.md", metrics::page()),
         ("command-line.md", command_line::page()),
     ]
 }

@@ -10,7 +10,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
 use tokio::time::Instant;
 
 use crate::{LOCAL, state::State};
@@ -132,15 +136,38 @@ impl Metrics {
                 &["cluster", "kind"],
             )?,
         };
-        registry.register(Box::new(metrics.up.clone()))?;
-        registry.register(Box::new(metrics.state.clone()))?;
-        registry.register(Box::new(metrics.engagements.clone()))?;
-        registry.register(Box::new(metrics.requests.clone()))?;
-        registry.register(Box::new(metrics.restarts.clone()))?;
-        registry.register(Box::new(metrics.objects.clone()))?;
-        registry.register(Box::new(metrics.probes.clone()))?;
-        registry.register(Box::new(metrics.expiry.clone()))?;
+        registry.register(Box::new(metrics.clone()))?;
         Ok(metrics)
+    }
+
+    fn families(&self) -> [&dyn Collector; 8] {
+        [
+            &self.up,
+            &self.state,
+            &self.probes,
+            &self.engagements,
+            &self.requests,
+            &self.restarts,
+            &self.objects,
+            &self.expiry,
+        ]
+    }
+}
+
+/// All families as one, for whoever wants to describe them.
+impl Collector for Metrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.families()
+            .into_iter()
+            .flat_map(Collector::desc)
+            .collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.families()
+            .into_iter()
+            .flat_map(Collector::collect)
+            .collect()
     }
 }
 

@@ -87,7 +87,10 @@ impl Families {
             &["version", "revision"],
         )?;
         build_info.with_label_values(&[VERSION, REVISION]).set(1);
-        registry.register(Box::new(ProcessCollector::new()?))?;
+        let process = ProcessCollector::new()?;
+        #[cfg(test)]
+        super::described::remember(&process);
+        registry.register(Box::new(process))?;
         Ok(Self {
             step_duration: histograms(
                 &registry,
@@ -267,6 +270,8 @@ pub(super) fn registered<C: Collector + Clone + 'static>(
     registry: &Registry,
     collector: C,
 ) -> prometheus::Result<C> {
+    #[cfg(test)]
+    super::described::remember(&collector);
     registry.register(Box::new(collector.clone()))?;
     Ok(collector)
 }

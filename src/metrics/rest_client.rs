@@ -23,11 +23,7 @@ pub fn requests(
     families: &[MetricFamily],
     host: impl Fn(&str) -> String,
 ) -> prometheus::Result<Vec<MetricFamily>> {
-    let opts = Opts::new(
-        "rest_client_requests_total",
-        "Requests to API servers, by status code, method and host.",
-    );
-    let by_host = CounterVec::new(opts, &["code", "method", "host"])?;
+    let by_host = family()?;
     let counted = families.iter().filter(|family| family.name() == COUNTED);
     for metric in counted.flat_map(MetricFamily::get_metric) {
         let labels = labels(metric);
@@ -47,6 +43,15 @@ pub fn requests(
         .into_iter()
         .filter(|family| !family.get_metric().is_empty())
         .collect())
+}
+
+/// The family without a sample.
+pub fn family() -> prometheus::Result<CounterVec> {
+    let opts = Opts::new(
+        "rest_client_requests_total",
+        "Requests to API servers, by status code, method and host.",
+    );
+    CounterVec::new(opts, &["code", "method", "host"])
 }
 
 fn labels(metric: &Metric) -> BTreeMap<&str, &str> {

@@ -26,22 +26,28 @@
 {{- end }}
 
 {{- define "glance-operator.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "glance-operator.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "glance-operator.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "glance-operator.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "glance-operator.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+{{- end }}
+
+{{/* The labels with the user's own, whose values win: (list context labels). A key that comes twice is no valid YAML. */}}
+{{- define "glance-operator.labelsAnd" -}}
+{{- $own := omit (index . 1 | default dict) "app.kubernetes.io/managed-by" }}
+{{- merge $own (include "glance-operator.labels" (index . 0) | fromYaml) | toYaml }}
 {{- end }}
 
 {{/* The one subject of every binding. */}}
 {{- define "glance-operator.subjects" -}}
 - kind: ServiceAccount
-  name: {{ include "glance-operator.serviceAccountName" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "glance-operator.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
 {{/* Settings of which one alone would not work; every object that they concern starts with it. */}}

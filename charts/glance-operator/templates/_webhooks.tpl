@@ -24,14 +24,14 @@ webhooks:
       caBundle: {{ $root.Values.webhookCertificate.caBundle | b64enc }}
       {{- end }}
       service:
-        name: {{ $name }}
-        namespace: {{ $root.Release.Namespace }}
+        name: {{ $name | quote }}
+        namespace: {{ $root.Release.Namespace | quote }}
         path: /{{ $.path }}-glance-openstack-c5c3-io-v1alpha1-{{ $kind }}
     failurePolicy: Fail
     {{- if $root.Values.rbac.namespaceScoped }}
     namespaceSelector:
       matchLabels:
-        kubernetes.io/metadata.name: {{ $root.Release.Namespace }}
+        kubernetes.io/metadata.name: {{ $root.Release.Namespace | quote }}
     {{- end }}
     sideEffects: None
     # A stopped operator holds up neither a finalizer's removal nor the namespace that waits for it.
