@@ -28,8 +28,13 @@ lint: ## Formatting, duplicate crates, generated files, clippy
 unit: ## The tests that need no cluster
 	bash .ci/run unit
 
-fuzz: ## Random texts in every field of the custom resources, against injection (FUZZ_CASES=100000)
-	FUZZ_CASES=$(or $(FUZZ_CASES),100000) cargo test --quiet --locked --workspace --lib -- policy::tests::injection
+fuzz: ## Look for texts in custom resources that break out of rendered files: a fuzzer where there is one (FUZZ_SECONDS=300), else random texts (FUZZ_CASES=20000)
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+	  cargo +nightly fuzz run --target-dir $(cache)/fuzz injection -- -max_total_time=$(or $(FUZZ_SECONDS),300); \
+	else \
+	  echo "no nightly compiler with cargo-fuzz (cargo install cargo-fuzz): random texts instead" >&2; \
+	  FUZZ_CASES=$(or $(FUZZ_CASES),20000) cargo test --quiet --locked --workspace --lib -- policy::tests::injection; \
+	fi
 
 e2e: ## The tests on real control planes
 	bash .ci/run build e2e

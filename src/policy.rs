@@ -21,6 +21,8 @@ pub mod catalog;
 pub mod cron;
 mod defaulting;
 pub mod glance;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod injection;
 pub mod ownership;
 pub mod path;
 pub mod quote;

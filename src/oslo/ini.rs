@@ -66,6 +66,9 @@ pub enum Fault {
     LineBreak,
     /// U+0000.
     Nul,
+    /// Another control character in a name. Readers in Python take four of them for blanks, strip them, and read
+    /// another name than the one that was judged.
+    Control,
     /// `]` in a section name.
     Bracket,
     /// `=` or `:` in a key.
@@ -112,7 +115,9 @@ pub fn append(document: &mut String, written: &str) {
 /// What makes a text unfit to be the name of a section; an empty one is not
 /// judged here.
 pub fn section_fault(section: &str) -> Option<Fault> {
-    broken(section).or_else(|| section.contains(']').then_some(Fault::Bracket))
+    broken(section)
+        .or_else(|| section.contains(']').then_some(Fault::Bracket))
+        .or_else(|| section.contains(char::is_control).then_some(Fault::Control))
 }
 
 /// What makes a text unfit to be the name of an option; an empty one is not
@@ -124,6 +129,7 @@ pub fn key_fault(key: &str) -> Option<Fault> {
             key.starts_with(|c: char| c.is_whitespace() || "#;[".contains(c))
                 .then_some(Fault::Start)
         })
+        .or_else(|| key.contains(char::is_control).then_some(Fault::Control))
 }
 
 /// What makes a text unfit to be a value.
@@ -290,6 +296,7 @@ impl Fault {
         match self {
             Self::LineBreak => "a newline or carriage return",
             Self::Nul => "a NUL character",
+            Self::Control => "a control character",
             Self::Bracket => "a closing bracket",
             Self::Separator => "'=' or ':'",
             Self::Start => "a blank, '#', ';' or '[' at its start",
@@ -377,6 +384,18 @@ mod tests {
     )]
     #[case("a\0", "k", "v", "section name \"a\\0\" contains a NUL character")]
     #[case("a]", "k", "v", "section name \"a]\" contains a closing bracket")]
+    #[case(
+        "a\u{1c}",
+        "k",
+        "v",
+        "section name \"a\\u{1c}\" contains a control character"
+    )]
+    #[case(
+        "s",
+        "k\u{1f}",
+        "v",
+        "option name \"k\\u{1f}\" in section [s] contains a control character"
+    )]
     #[case("s", "", "v", "an option name in section [s] is empty")]
     #[case(
         "s",

@@ -154,7 +154,7 @@ const ALIASES: &[(&str, &str, &str)] = &[
 /// Section names are compared as oslo.config does, without regard to case but
 /// for `DEFAULT`; blanks around a key and the known other names do not hide it.
 pub fn owned(section: &str, key: &str) -> Option<&'static OwnedKey> {
-    let key = key.trim();
+    let key = key.trim_matches(is_blank);
     let lower;
     let section = if section == "DEFAULT" {
         section
@@ -169,6 +169,11 @@ pub fn owned(section: &str, key: &str) -> Option<&'static OwnedKey> {
     OWNED_KEYS
         .iter()
         .find(|owned| owned.section == section && owned.key == key)
+}
+
+/// What Python strips: four separators more than Unicode calls white.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
 /// Whether section and key are listed, spelled exactly as they are rendered.

@@ -69,6 +69,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- if and .Values.secureMetrics.enabled (not (include "glance-operator.webhooks" .)) }}
 {{- fail "values.secureMetrics.enabled needs the certificate of the webhooks: set values.webhook.enabled" }}
 {{- end }}
+{{- if and .Values.targetClusters.authorizeUse (not (include "glance-operator.webhooks" .)) }}
+{{- fail "values.targetClusters.authorizeUse is enforced by the webhooks: set values.webhook.enabled" }}
+{{- end }}
 {{- if not (has .Values.apiProbe.mode (list "direct" "api-proxy")) }}
 {{- fail "values.apiProbe.mode must be direct or api-proxy" }}
 {{- end }}
