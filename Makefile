@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(cache)/target
 export CARGO_INCREMENTAL := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit e2e fuzz generate screenshot
+.PHONY: help demo test lint unit e2e fuzz bench generate screenshot
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,12 @@ fuzz: ## Look for texts in custom resources that break out of rendered files: a 
 
 e2e: ## The tests on real control planes
 	bash .ci/run build e2e
+
+bench: ## What the operator costs, beside what was promised: the binary of the image, 100 placed Glances (fifteen minutes)
+	@bash .ci/run check
+	@echo "building the binary of the image and the bench (ten minutes the first time)" >&2
+	@cargo build --quiet --locked --workspace --bins
+	@E2E_OPERATOR="$$(.ci/binary)" CARGO_MANIFEST_DIR="$(CURDIR)/e2e" $(CARGO_TARGET_DIR)/debug/bench
 
 generate: ## Write what is made from the code: custom resources, the chart's copies, tables of values, docs/reference
 	cargo build --quiet --locked --workspace --bins --example crds
