@@ -26,6 +26,7 @@ pub mod needs;
 pub mod ownership;
 pub mod probe;
 pub mod runs;
+pub mod shared_list;
 pub mod sweep;
 pub mod view;
 

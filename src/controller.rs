@@ -146,6 +146,8 @@ pub async fn run<K, H>(
     // Shorter than the time after which watches that do not move count as stuck.
     let crs = watcher(api, watcher::Config::default().timeout(100))
         .default_backoff()
+        // Who set which field is most of the memory of a CR, and never asked.
+        .modify(|object| object.meta_mut().managed_fields = None)
         // Ahead of the store, so that at the end of a list the store still tells what was there before.
         .inspect(move |event| observer.observe(event))
         .reflect(writer)

@@ -4,6 +4,7 @@
 //! metadata and in pages, because a namespace is shared. All kinds are tried before failures are joined (contract:
 //! target clusters, the sweep; deletion that cannot wedge).
 
+use glance_api::keys::labels::OWNER_KIND;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use target_registry::Kind;
@@ -11,7 +12,7 @@ use target_registry::Kind;
 use super::{
     Target,
     kinds::{CHILDREN, MARIADB_CHILDREN},
-    ownership::Claim,
+    ownership::{self, Claim},
 };
 use crate::pipeline::report::{ErrorKind, StepError, describe};
 
@@ -124,7 +125,25 @@ impl Target {
         kind: &Kind,
         is_meant: &(impl Fn(&ObjectMeta) -> bool + Sync),
     ) -> Result<Vec<String>, StepError> {
+        let lists = &self.view.lists;
+        // Boxed: a list is large, and so is every future around it.
+        let list = Box::pin(self.list_marked(kind));
+        let all = lists.of(kind, self.namespace(), list).await?;
         let mut deleted = Vec::new();
+        for meta in all.iter().filter(|meta| is_meant(meta)) {
+            self.delete(kind, meta).await.map_err(|error| StepError {
+                message: error.message.replacen("deleting ", "deleting remote ", 1),
+                ..error
+            })?;
+            let name = meta.name.as_deref().unwrap_or_default();
+            deleted.push(format!("{} {name}", kind.kind));
+        }
+        Ok(deleted)
+    }
+
+    /// Every object of a kind that may be a child of some Glance.
+    async fn list_marked(&self, kind: &Kind) -> Result<Vec<ObjectMeta>, StepError> {
+        let mut found = Vec::new();
         let mut token: Option<String> = None;
         let mut restarted = false;
         loop {
@@ -134,12 +153,13 @@ impl Target {
                 Ok(page) => page,
                 // Not served: nothing can be there.
                 Err(kube::Error::Api(status)) if status.code == 404 && self.lacks(kind).await => {
-                    return Ok(deleted);
+                    return Ok(found);
                 }
                 Err(kube::Error::Api(status))
                     if status.code == 410 && token.is_some() && !restarted =>
                 {
                     restarted = true;
+                    found.clear();
                     token = None;
                     continue;
                 }
@@ -154,23 +174,23 @@ impl Target {
                     ));
                 }
             };
-            for item in page.items {
-                if !is_meant(&item.metadata) {
-                    continue;
+            for mut item in page.items {
+                if is_marked(&item.metadata) {
+                    item.metadata.managed_fields = None;
+                    found.push(item.metadata);
                 }
-                let name = item.metadata.name.clone().unwrap_or_default();
-                self.delete(kind, &item.metadata)
-                    .await
-                    .map_err(|error| StepError {
-                        message: error.message.replacen("deleting ", "deleting remote ", 1),
-                        ..error
-                    })?;
-                deleted.push(format!("{} {name}", kind.kind));
             }
             token = page.metadata.continue_.filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(deleted);
+                return Ok(found);
             }
         }
     }
+}
+
+/// Whether an object bears the mark of any Glance: the label, or a reference of an older operator.
+fn is_marked(meta: &ObjectMeta) -> bool {
+    let labels = meta.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(OWNER_KIND))
+        || ownership::controller(meta).is_some()
 }

@@ -13,6 +13,7 @@ use super::{
     kinds::{self, CHILDREN, INPUTS, JOB},
     ledger::{self, Ledger},
     runs,
+    shared_list::SharedLists,
 };
 use glance_api::keys::labels::OWNER_KIND;
 
@@ -36,6 +37,8 @@ pub struct View {
     runs: Option<Arc<Informer>>,
     /// What is remembered of the cluster.
     pub ledger: Arc<Ledger>,
+    /// The lists that teardowns wait for.
+    pub lists: SharedLists,
 }
 
 // === impl View ===
@@ -70,6 +73,7 @@ impl View {
             informers,
             runs,
             ledger,
+            lists: SharedLists::default(),
         }
     }
 

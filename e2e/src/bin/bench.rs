@@ -4,7 +4,7 @@
 //! kind (two cores, several runs). Counts, bytes and CPU time are held to their limits; times of a machine with other
 //! work to do are shown and judged by nobody.
 
-use std::{fmt::Display, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
@@ -342,11 +342,12 @@ impl Bench<'_> {
         let count = Count::begin(self.site, self.operator)?;
         tokio::time::sleep(REST).await;
         let asked = count.end()?;
-        let others: Vec<_> = asked
-            .iter()
-            .filter(|r| !is_probe(r) && !is_health_check(r))
-            .map(|r| format!("{} {}", r.verb, r.uri))
-            .collect();
+        let mut others = BTreeMap::<_, usize>::new();
+        for request in asked.iter().filter(|r| !is_probe(r) && !is_health_check(r)) {
+            *others
+                .entry((&request.verb, &request.resource))
+                .or_default() += 1;
+        }
         let probes = asked.iter().filter(|r| is_probe(r)).count();
         let checks = asked.iter().filter(|r| is_health_check(r)).count();
         self.progress.say(format_args!(
@@ -355,7 +356,7 @@ impl Bench<'_> {
         table.counted(
             "requests per second that are no probe and no health check",
             "0",
-            (0.0, to_f64(others.len()) / REST.as_secs_f64()),
+            (0.0, to_f64(others.values().sum()) / REST.as_secs_f64()),
             "",
         );
         Ok(())
