@@ -76,13 +76,21 @@ pub mod annotations {
     pub const LAST_DB_CONTRACT_JOB_UID: &str = "cobaltcore.c5c3.io/last-db-contract-job-uid";
     /// On a Glance: UID of the last purge Job that was counted.
     pub const LAST_DB_PURGE_JOB_UID: &str = "cobaltcore.c5c3.io/last-db-purge-job-uid";
+    /// On a Glance: UIDs of the purge Jobs that were counted and were still
+    /// there, so that runs beside each other count once each.
+    pub const COUNTED_DB_PURGE_JOB_UIDS: &str = "cobaltcore.c5c3.io/counted-db-purge-job-uids";
+    /// On a Glance: how often the migration that failed last was tried. A
+    /// Job's own count goes with the Job.
+    pub const MIGRATION_ATTEMPTS: &str = "cobaltcore.c5c3.io/migration-attempts";
     /// All annotations by which the operator remembers which Jobs it counted.
-    pub const COUNTED_JOBS: [&str; 5] = [
+    pub const COUNTED_JOBS: [&str; 7] = [
         LAST_DB_SYNC_JOB_UID,
         LAST_DB_EXPAND_JOB_UID,
         LAST_DB_MIGRATE_JOB_UID,
         LAST_DB_CONTRACT_JOB_UID,
         LAST_DB_PURGE_JOB_UID,
+        COUNTED_DB_PURGE_JOB_UIDS,
+        MIGRATION_ATTEMPTS,
     ];
 
     /// On a Glance, by a person: a new value runs a failed Job again at once.

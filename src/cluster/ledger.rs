@@ -33,7 +33,8 @@ pub struct Applied {
     pub uid: String,
     /// Hash of what we want.
     pub desired: String,
-    /// Hash of our `managedFields` entry after the apply: it moves as soon as anybody changes a field of ours.
+    /// Hash of our `managedFields` entry after the apply: it moves as soon as anybody changes a field of ours, or puts
+    /// an older state of the object back.
     pub managed: String,
 }
 
@@ -263,7 +264,8 @@ pub fn version(meta: &ObjectMeta) -> Version {
     }
 }
 
-/// Hash of our server-side-apply entry, whether reduced by [`reduce_managed_fields`] or whole.
+/// Hash of our server-side-apply entry, whether reduced by [`reduce_managed_fields`] or whole: the fields, and the time
+/// of the last apply that changed one. A cluster that was restored from a backup has our fields with older values.
 pub fn managed_hash(meta: &ObjectMeta) -> Option<String> {
     meta.managed_fields
         .iter()
@@ -275,7 +277,7 @@ pub fn managed_hash(meta: &ObjectMeta) -> Option<String> {
         })
         .find_map(|entry| match &entry.fields_v1 {
             Some(FieldsV1(Value::String(hash))) => Some(hash.clone()),
-            Some(FieldsV1(fields)) => Some(of_json(fields)),
+            Some(FieldsV1(fields)) => Some(of_json(&json!([fields, entry.time]))),
             None => None,
         })
 }
@@ -368,6 +370,20 @@ mod tests {
             managed_hash(&meta(FIELD_MANAGER, "Update", &json!({}))),
             None
         );
+    }
+
+    #[test]
+    fn an_older_state_of_the_same_object_is_another_one() {
+        let applied_at = |time: &str| {
+            let mut meta = meta(FIELD_MANAGER, "Apply", &json!({"f:a": {}}));
+            meta.managed_fields.as_mut().unwrap()[1].time =
+                Some(serde_json::from_value(json!(time)).unwrap());
+            reduce_managed_fields(&mut meta);
+            managed_hash(&meta)
+        };
+        let newer = applied_at("2026-01-01T00:00:02Z");
+        assert_eq!(newer, applied_at("2026-01-01T00:00:02Z"));
+        assert_ne!(newer, applied_at("2026-01-01T00:00:01Z"));
     }
 
     #[test]

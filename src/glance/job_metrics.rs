@@ -10,7 +10,7 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::{
     context::Context,
@@ -33,13 +33,13 @@ pub async fn record(
     requeue: &mut Option<Duration>,
 ) -> Arc<Glance> {
     for jobs in ended {
-        if glance.annotations().get(jobs.annotation) == Some(&jobs.newest) {
+        let Some(annotations) = news(&glance, &jobs) else {
             continue;
-        }
+        };
         let patch = json!({
             "metadata": {
                 "resourceVersion": glance.metadata.resource_version,
-                "annotations": { jobs.annotation: jobs.newest },
+                "annotations": annotations,
             }
         });
         let written = api
@@ -72,6 +72,10 @@ pub async fn record(
                     );
                 }
             }
+            Err(error) if jobs.runs.is_empty() => {
+                let error = describe(&error);
+                tracing::info!(%error, suffix = jobs.suffix, "the Job is noted one pass later");
+            }
             Err(error) => {
                 let error = describe(&error);
                 tracing::info!(%error, suffix = jobs.suffix, "the Job is counted one pass later");
@@ -89,4 +93,53 @@ pub async fn record(
         }
     }
     glance
+}
+
+/// The annotations that have to change, if any has to.
+fn news(glance: &Glance, jobs: &EndedJobs) -> Option<Map<String, Value>> {
+    let known = glance.annotations();
+    let newest = (jobs.annotation, Some(jobs.newest.clone()));
+    let changed: Map<_, _> = jobs
+        .notes
+        .iter()
+        .cloned()
+        .chain([newest])
+        .filter(|(key, wanted)| known.get(*key) != wanted.as_ref())
+        .map(|(key, wanted)| (key.to_owned(), json!(wanted)))
+        .collect();
+    (!changed.is_empty()).then_some(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use glance_api::keys::annotations::{LAST_DB_SYNC_JOB_UID, MIGRATION_ATTEMPTS};
+
+    use super::*;
+    use crate::{metrics::JobMetric, testing};
+
+    #[test]
+    fn what_is_noted_already_is_not_written_again_and_what_is_over_goes() {
+        let mut glance = testing::glance("images");
+        let jobs = |attempts: Option<&str>| EndedJobs {
+            annotation: LAST_DB_SYNC_JOB_UID,
+            suffix: "db-sync",
+            deferred: "DBSyncMetricEmissionDeferred",
+            metric: JobMetric::DbSync,
+            phase: None,
+            newest: "u".into(),
+            notes: vec![(MIGRATION_ATTEMPTS, attempts.map(str::to_owned))],
+            runs: Vec::new(),
+        };
+        let first = news(&glance, &jobs(Some("k:1"))).unwrap();
+        assert_eq!(
+            Value::Object(first),
+            json!({ LAST_DB_SYNC_JOB_UID: "u", MIGRATION_ATTEMPTS: "k:1" })
+        );
+        let known = [(LAST_DB_SYNC_JOB_UID, "u"), (MIGRATION_ATTEMPTS, "k:1")];
+        let known = known.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        glance.metadata.annotations = Some(known.into());
+        assert_eq!(news(&glance, &jobs(Some("k:1"))), None);
+        let over = news(&glance, &jobs(None)).unwrap();
+        assert_eq!(Value::Object(over), json!({ MIGRATION_ATTEMPTS: null }));
+    }
 }

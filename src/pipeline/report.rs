@@ -70,7 +70,9 @@ pub struct EndedJobs {
     pub phase: Option<PhaseJob>,
     /// UID of the newest.
     pub newest: String,
-    /// Success and seconds of each, oldest first.
+    /// Further annotations that are written with that one; `None` removes one.
+    pub notes: Vec<(&'static str, Option<String>)>,
+    /// Success and seconds of each that was not counted yet, oldest first.
     pub runs: Vec<(bool, f64)>,
 }
 

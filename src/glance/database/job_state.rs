@@ -6,7 +6,7 @@ use glance_api::keys::annotations::{POD_SPEC_HASH, SCHEMA_KEY};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::jobs::{ATTEMPT, MigrationJob, RETRY_KEY, work};
+use super::jobs::{ATTEMPT, CONNECTION_KEY, MigrationJob, RETRY_KEY, work};
 use crate::external::is_true;
 
 /// The pause after the first attempt that failed for good.
@@ -48,6 +48,8 @@ pub enum Verdict {
         /// It runs another template than wanted. Harmless to replace as long as nothing of it ever
         /// started.
         outdated: bool,
+        /// The connection to the database is another than when it began.
+        rotated: bool,
     },
     /// It did what is wanted: done.
     Complete,
@@ -88,6 +90,8 @@ pub fn judge(live: Option<&Value>, ours: bool, wanted: &MigrationJob, moment: Mo
     match terminal(job) {
         None => Verdict::Running {
             outdated: !is_same_template(job, wanted),
+            rotated: annotation(job, CONNECTION_KEY)
+                .is_some_and(|key| key != wanted.keys().connection),
         },
         Some(Terminal {
             outcome: Outcome::Complete,
@@ -112,11 +116,11 @@ fn failed(job: &Value, at: Option<Timestamp>, wanted: &MigrationJob, moment: Mom
     if annotation(job, RETRY_KEY) != Some(wanted.keys().retry.as_str()) {
         return Verdict::FailedStale { attempt: 1 };
     }
-    let attempts = annotation(job, ATTEMPT)
+    let attempts: u32 = annotation(job, ATTEMPT)
         .and_then(|attempt| attempt.parse().ok())
         .unwrap_or(1);
     let next = Verdict::FailedStale {
-        attempt: attempts + 1,
+        attempt: attempts.saturating_add(1),
     };
     let Some(at) = at else {
         // Without a time nothing can be waited for; the full pause keeps this from spinning.
@@ -132,6 +136,25 @@ fn failed(job: &Value, at: Option<Timestamp>, wanted: &MigrationJob, moment: Mom
         Some(retry_in) if !retry_in.is_zero() => Verdict::Failed { retry_in },
         _ => next,
     }
+}
+
+/// What a Glance remembers of the attempts at a migration, since their count on the Job goes with it: nothing once it
+/// succeeded.
+pub fn attempts(ended: &Value) -> Option<String> {
+    let Outcome::Failed(_) = terminal(ended)?.outcome else {
+        return None;
+    };
+    let attempt = annotation(ended, ATTEMPT)?;
+    Some(format!("{}:{attempt}", annotation(ended, RETRY_KEY)?))
+}
+
+/// The number of the attempt that takes the place of a Job that is gone, by what [`attempts`] said of it.
+pub fn next_attempt(remembered: Option<&str>, wanted: &MigrationJob) -> u32 {
+    remembered
+        .and_then(|text| text.split_once(':'))
+        .filter(|(key, _)| *key == wanted.keys().retry)
+        .and_then(|(_, attempt)| attempt.parse::<u32>().ok())
+        .map_or(1, |attempt| attempt.saturating_add(1))
 }
 
 /// The pause after that many attempts: ten minutes, doubled each time, six hours at most.
@@ -321,18 +344,33 @@ mod tests {
     #[test]
     fn a_running_job_is_left_alone_and_told_apart() {
         let job = wanted("c").object(1);
-        assert_eq!(
-            verdict(&job, &wanted("c")),
-            Verdict::Running { outdated: false }
-        );
-        assert_eq!(
-            verdict(&job, &wanted("other")),
-            Verdict::Running { outdated: true }
-        );
+        assert_eq!(verdict(&job, &wanted("c")), running(false, false));
+        assert_eq!(verdict(&job, &wanted("other")), running(true, false));
+        let rotated = wanted_by(Migration::Sync, "c", "rotated");
+        assert_eq!(verdict(&job, &rotated), running(false, true));
         assert_eq!(
             verdict(&foreign_made(job), &wanted("c")),
-            Verdict::Running { outdated: false }
+            running(false, false)
         );
+    }
+
+    fn running(outdated: bool, rotated: bool) -> Verdict {
+        Verdict::Running { outdated, rotated }
+    }
+
+    #[test]
+    fn a_deleted_job_does_not_take_the_count_of_its_attempts_along() {
+        let wanted = wanted("c");
+        let told = attempts(&ended(wanted.object(3), "Failed")).unwrap();
+        assert_eq!(next_attempt(Some(&told), &wanted), 4);
+        assert_eq!(attempts(&ended(wanted.object(3), "Complete")), None);
+        assert_eq!(attempts(&wanted.object(3)), None);
+        // Where the cause may be gone, and where nothing is known, it begins anew.
+        let rotated = wanted_by(Migration::Sync, "c", "rotated");
+        assert_eq!(next_attempt(Some(&told), &rotated), 1);
+        for nothing in [None, Some(""), Some("k:x")] {
+            assert_eq!(next_attempt(nothing, &wanted), 1);
+        }
     }
 
     #[rstest]

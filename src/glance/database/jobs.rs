@@ -15,6 +15,8 @@ use crate::release::Release;
 
 /// On a migration Job: everything whose change is a reason to try a failed Job again.
 pub const RETRY_KEY: &str = "cobaltcore.c5c3.io/retry-key";
+/// On a migration Job: hash of the database connection that it began with.
+pub const CONNECTION_KEY: &str = "cobaltcore.c5c3.io/connection-key";
 /// On a migration Job: how many Jobs of the same retry key there have been, this one included.
 pub const ATTEMPT: &str = "cobaltcore.c5c3.io/attempt";
 
@@ -56,7 +58,7 @@ pub struct MigrationJob {
     takes_over: bool,
 }
 
-/// The three keys, each an annotation. What makes a Job run again depends on how it ended.
+/// The keys, each an annotation. What makes a Job run again depends on how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The whole pod template.
@@ -66,6 +68,8 @@ pub struct Keys {
     pub schema: String,
     /// The template, the database connection and the user's button.
     pub retry: String,
+    /// The database connection alone.
+    pub connection: String,
 }
 
 /// The Job for `migration`.
@@ -106,6 +110,7 @@ pub fn migration_job(
         .map_or("", String::as_str);
     let keys = Keys {
         retry: sha256_hex(format!("{template_key}\n{}\n{button}", inputs.dsn_digest)),
+        connection: sha256_hex(inputs.dsn_digest),
         schema: schema_key(spec, id, migration, &command),
         template: template_key,
     };
@@ -119,6 +124,7 @@ pub fn migration_job(
                 (POD_SPEC_HASH): keys.template,
                 (SCHEMA_KEY): keys.schema,
                 (RETRY_KEY): keys.retry,
+                (CONNECTION_KEY): keys.connection,
                 (ATTEMPT): "1",
             },
         },
@@ -393,6 +399,8 @@ mod tests {
             assert_eq!(before.keys().template, other.keys().template);
             assert_ne!(before.keys().retry, other.keys().retry);
         }
+        assert_ne!(before.keys().connection, rotated.keys().connection);
+        assert_eq!(before.keys().connection, pressed.keys().connection);
     }
 
     #[test]

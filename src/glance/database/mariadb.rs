@@ -5,7 +5,7 @@
 
 use glance_api::Glance;
 use glance_api::defaults;
-use glance_api::glance::CredentialsMode;
+use glance_api::glance::{CredentialsMode, DatabaseSpec, TlsMode};
 use serde_json::{Value, json};
 
 use crate::glance::workload::Identity;
@@ -46,16 +46,7 @@ pub fn provisioning(glance: &Glance, id: Identity<'_>) -> Option<Provisioning> {
     let server = json!({ "name": cluster, "waitForIt": false });
 
     let login = (defaults::credentials_mode(database) == CredentialsMode::Static).then(|| Login {
-        user: object(
-            "User",
-            id,
-            &json!({
-                "mariaDbRef": server,
-                "passwordSecretKeyRef": { "name": database.secret_ref.name, "key": "password" },
-                "passwordPlugin": {},
-                "maxUserConnections": max_user_connections(glance),
-            }),
-        ),
+        user: user(glance, id, &server),
         grant: object(
             "Grant",
             id,
@@ -82,6 +73,37 @@ pub fn provisioning(glance: &Glance, id: Identity<'_>) -> Option<Provisioning> {
         ),
         login,
     })
+}
+
+fn user(glance: &Glance, id: Identity<'_>, server: &Value) -> Value {
+    let database = &glance.spec.database;
+    let mut spec = json!({
+        "mariaDbRef": server,
+        "passwordSecretKeyRef": { "name": database.secret_ref.name, "key": "password" },
+        "passwordPlugin": {},
+        "maxUserConnections": max_user_connections(glance),
+    });
+    if let Some(require) = require(database) {
+        spec["require"] = require;
+    }
+    object("User", id, &spec)
+}
+
+/// What the server asks of the login. The driver goes on in clear text where a server offers no TLS, so only the
+/// server can make sure that a mode means what it says; all but `prefer` promise it.
+///
+/// Versions of the `MariaDB` operator before 0.37 drop the field. None of them takes a requirement back by itself:
+/// whoever switches TLS off has to `ALTER USER … REQUIRE NONE`.
+fn require(database: &DatabaseSpec) -> Option<Value> {
+    let (tls, mode) = defaults::database_tls(database)?;
+    if mode == TlsMode::Prefer {
+        return None;
+    }
+    let what = match tls.client_cert_secret_ref {
+        Some(_) => "x509",
+        None => "ssl",
+    };
+    Some(json!({ what: true }))
 }
 
 /// All three carry the Glance's name; the user's is also the SQL user's.
@@ -117,6 +139,8 @@ fn max_user_connections(glance: &Glance) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
     use crate::glance::specimen;
 
@@ -155,6 +179,31 @@ mod tests {
             login.user,
             login.grant
         ])));
+    }
+
+    #[rstest]
+    #[case::off(Value::Null, Value::Null)]
+    #[case::disabled(json!({ "mode": "disabled" }), Value::Null)]
+    #[case::optional(json!({ "mode": "prefer" }), Value::Null)]
+    #[case::by_default(json!({}), json!({ "ssl": true }))]
+    #[case::required(json!({ "mode": "require" }), json!({ "ssl": true }))]
+    #[case::certificate(
+        json!({ "mode": "require", "clientCertSecretRef": { "name": "cert" } }),
+        json!({ "x509": true })
+    )]
+    #[case::verified(
+        json!({ "mode": "verify-full", "clientCertSecretRef": { "name": "cert" } }),
+        json!({ "x509": true })
+    )]
+    fn a_server_lets_nobody_in_without_the_tls_that_the_mode_promises(
+        #[case] mut tls: Value,
+        #[case] expected: Value,
+    ) {
+        if tls.is_object() {
+            tls["caBundleSecretRef"] = json!({ "name": "ca" });
+        }
+        let asked = managed(&json!({ "database": { "tls": tls } }));
+        assert_eq!(asked.login.unwrap().user["spec"]["require"], expected);
     }
 
     #[test]

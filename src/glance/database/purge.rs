@@ -53,6 +53,8 @@ pub enum PurgeVerdict {
     },
     /// Its newest run failed.
     Failed {
+        /// What every message about this run begins with.
+        run: String,
         /// For the condition.
         message: String,
         /// For the event.
@@ -176,23 +178,41 @@ pub fn ended_runs<'a>(
     runs.into_iter().map(|(_, run)| run).collect()
 }
 
-/// When the newest of these runs that succeeded ended.
+/// When the last of these runs to succeed ended.
 pub fn last_success(runs: &[Run<'_>]) -> Option<Timestamp> {
     runs.iter()
-        .find(|run| run.outcome == Outcome::Complete)
-        .and_then(|run| job_state::terminal(run.job)?.at)
+        .filter(|run| run.outcome == Outcome::Complete)
+        .filter_map(|run| job_state::terminal(run.job)?.at)
+        .max()
 }
 
-/// The runs to count, oldest first, when the run with the UID `last` was the last one counted.
+/// The runs to count, oldest first, when those in `counted` were. A run made by hand may end long after a younger one,
+/// or in the same second, so no order tells what is new.
 ///
-/// When that one is gone from the history, what is left of the older runs cannot be told from the
-/// newer ones, and only the newest counts: rather one too few than one twice.
-pub fn uncounted<'a>(runs: &[Run<'a>], last: Option<&str>) -> Vec<Run<'a>> {
+/// Without that list (a Glance that another operator counted for) the run with the UID `last` was the last one. When
+/// it is gone from the history, what is left of the older runs cannot be told from the newer ones, and only the newest
+/// counts: rather one too few than one twice.
+pub fn uncounted<'a>(runs: &[Run<'a>], last: Option<&str>, counted: Option<&str>) -> Vec<Run<'a>> {
+    if let Some(counted) = counted {
+        let is_known =
+            |run: &&Run<'_>| last == Some(run.uid) || counted.split(',').any(|uid| uid == run.uid);
+        return runs
+            .iter()
+            .rev()
+            .filter(|run| !is_known(run))
+            .copied()
+            .collect();
+    }
     let newer = match last {
         None => runs.len(),
         Some(last) => runs.iter().position(|run| run.uid == last).unwrap_or(1),
     };
     runs.iter().take(newer).rev().copied().collect()
+}
+
+/// The list of runs for [`uncounted`] once all of these are counted.
+pub fn counted(runs: &[Run<'_>]) -> String {
+    runs.iter().map(|run| run.uid).collect::<Vec<_>>().join(",")
 }
 
 /// Judges the purge by its newest ended run. `phase` is the upgrade that goes on, if one does.
@@ -225,9 +245,8 @@ pub fn judge(
         return PurgeVerdict::Suspended { message };
     }
     if let Some((job, reason)) = failed {
-        let mut message = format!(
-            "Database purge Job {job} failed; the soft-deleted backlog is no longer shrinking"
-        );
+        let run = format!("Database purge Job {job} failed;");
+        let mut message = format!("{run} the soft-deleted backlog is no longer shrinking");
         if !reason.is_empty() {
             let _ = write!(message, " ({reason})");
         }
@@ -238,6 +257,7 @@ pub fn judge(
             );
         }
         return PurgeVerdict::Failed {
+            run,
             message,
             event: format!(
                 "Database purge Job {job} failed; inspect its pod logs \u{2014} the soft-deleted image and task rows \
@@ -458,8 +478,61 @@ fi
             job("c", "2026-03-03T00:00:00Z", "Complete"),
         ];
         let runs = ended_runs(&jobs, "cron");
-        let counted: Vec<&str> = uncounted(&runs, last).iter().map(|run| run.name).collect();
-        assert_eq!(counted, expected);
+        let names: Vec<&str> = uncounted(&runs, last, None)
+            .iter()
+            .map(|run| run.name)
+            .collect();
+        assert_eq!(names, expected);
+    }
+
+    /// `a` was started by hand and is overtaken by `b`, or both are of one second.
+    #[rstest]
+    #[case::overtaken("2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z")]
+    #[case::of_one_second("2026-03-01T00:00:00Z", "2026-03-01T00:00:00Z")]
+    fn runs_beside_each_other_count_once_each_whichever_ends_first(
+        #[case] a: &str,
+        #[case] b: &str,
+    ) {
+        let names = |runs: &[Run<'_>]| {
+            let names: Vec<_> = runs.iter().map(|run| run.name.to_owned()).collect();
+            names.join(" ")
+        };
+        for early in ["a", "b"] {
+            let all = [job("a", a, "Complete"), job("b", b, "Complete")];
+            let one: Vec<_> = all
+                .iter()
+                .filter(|job| job["metadata"]["name"] == early)
+                .cloned()
+                .collect();
+            let first = ended_runs(&one, "cron");
+            assert_eq!(names(&uncounted(&first, None, None)), early);
+            let (last, list) = (first[0].uid, counted(&first));
+            let both = ended_runs(&all, "cron");
+            let late = if early == "a" { "b" } else { "a" };
+            assert_eq!(names(&uncounted(&both, Some(last), Some(&list))), late);
+            let list = counted(&both);
+            assert_eq!(names(&uncounted(&both, Some(both[0].uid), Some(&list))), "");
+            // The history forgets the one that was counted last.
+            assert_eq!(
+                names(&uncounted(&both[1..], Some("uid-gone"), Some(&list))),
+                ""
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_success_is_the_last_to_end() {
+        let ended = |name: &str, created: &str, at: &str| {
+            let mut job = job(name, created, "Complete");
+            job["status"]["conditions"][0]["lastTransitionTime"] = json!(at);
+            job
+        };
+        let jobs = [
+            ended("long", "2026-03-01T00:00:00Z", "2026-03-01T00:50:00Z"),
+            ended("short", "2026-03-01T00:10:00Z", "2026-03-01T00:11:00Z"),
+        ];
+        let at = last_success(&ended_runs(&jobs, "cron")).unwrap();
+        assert_eq!(at, "2026-03-01T00:50:00Z".parse().unwrap());
     }
 
     fn judged(purge: &Value, kind: Option<&str>, phase: Option<UpgradePhase>) -> PurgeVerdict {
@@ -486,7 +559,7 @@ fi
 
     #[test]
     fn a_failure_names_the_run_its_end_and_the_upgrade_around_it() {
-        let PurgeVerdict::Failed { message, event } =
+        let PurgeVerdict::Failed { message, event, .. } =
             judged(&json!({}), Some("Failed"), Some(UpgradePhase::Migrating))
         else {
             panic!("not failed");

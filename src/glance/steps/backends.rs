@@ -50,6 +50,8 @@ pub use standing::{is_credential_ready, is_undetermined};
 /// The data keys of a credentials Secret, fixed by contract.
 pub const CREDENTIAL_KEYS: [&str; 2] = [ACCESS_KEY_ID, SECRET_ACCESS_KEY];
 const STEP: &str = "Backends";
+/// What of the stores that go was told.
+const DETACHED: &str = "BackendsDetached";
 
 /// What the configuration needs to know of the backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,7 +222,12 @@ async fn project(
         let before = mounted_sections(target).await?;
         let secret = write(target, &backends, names).await?;
         // Also when this very set was rendered before: its Secret is still there, yet the store goes.
-        news = detached(&before, attached);
+        let (ledger, owner) = (&target.view.ledger, &target.owner.uid);
+        let told = ledger.output(owner, DETACHED, "").unwrap_or_default();
+        let going = going(&before, attached);
+        news = detached(&going, &told);
+        // Pods that are long in going must not have it told with every other change meanwhile.
+        ledger.learn_output(owner, DETACHED, String::new(), going.join("\n"));
         outcome.rendered = Some(Rendered {
             enabled: backends.enabled,
             default: default.to_owned(),
@@ -369,11 +376,20 @@ async fn mounted_sections(target: &Target) -> Result<BTreeSet<String>, StepError
         .unwrap_or_default())
 }
 
-/// Images of a store that goes away answer errors: worth one event.
-fn detached(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<Notice> {
+/// The stores that pods still have and that no backend stands for any more.
+fn going(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<String> {
     before
         .iter()
         .filter(|store| !attached.iter().any(|backend| backend.name_any() == **store))
+        .cloned()
+        .collect()
+}
+
+/// Images of a store that goes away answer errors: worth one event. `told` has those that had theirs, by line.
+fn detached(going: &[String], told: &str) -> Vec<Notice> {
+    going
+        .iter()
+        .filter(|store| !told.lines().any(|known| known == *store))
         .map(|store| {
             Notice::warning(
                 events::GLANCE_BACKEND_DETACHED,
@@ -384,4 +400,24 @@ fn detached(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<N
             .unrepeatable()
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_goes_is_told_once_however_long_its_pods_take() {
+        let before = BTreeSet::from(["first".to_owned(), "second".to_owned()]);
+        let going = going(&before, &[]);
+        assert_eq!(going, ["first", "second"]);
+        assert_eq!(detached(&going, "").len(), 2);
+        let told = going[..1].join("\n");
+        let news = detached(&going, &told);
+        assert_eq!(news.len(), 1);
+        assert!(news[0].message.starts_with("Backend second is no longer"));
+        assert!(detached(&going, &going.join("\n")).is_empty());
+        // Its name may come to life again, and go again.
+        assert_eq!(detached(&going, "").len(), 2);
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
     glance::database::jobs::{JobInputs, image_release_mismatch},
     pipeline::{
         notice::Notice,
-        report::{EndedJobs, REQUEUE_DATABASE, Report, StepError, Verdict},
+        report::{ErrorKind, REQUEUE_DATABASE, Report, StepError, Verdict},
     },
     release::Release,
 };
@@ -151,15 +151,27 @@ fn with_cause(sentence: &str, cause: Option<String>) -> String {
     }
 }
 
-/// A migration that failed for good, with the Job to count.
-fn failed(
-    glance: &Glance,
-    reason: &'static str,
-    event: &'static str,
-    message: String,
-    ended: Option<EndedJobs>,
-) -> StepError {
-    StepError::migration(glance, reason, event, message).ended(ended)
+/// Whether the end of a Job has not been told: not while the condition says so already, and not again after something
+/// else was wrong in between. A predecessor that died after counting the Job had not told, so one that was counted is
+/// news in a state that only its end can follow.
+fn is_news(glance: &Glance, is_counted: bool, end: &str, before: &[&str]) -> bool {
+    let stored = glance
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .find(|stored| stored.type_ == DATABASE_READY);
+    let reason = stored.map(|stored| stored.reason.as_str());
+    reason != Some(end) && (!is_counted || reason.is_some_and(|reason| before.contains(&reason)))
+}
+
+/// A migration that failed for good, with its event when that is news.
+fn failed(reason: &'static str, event: Option<&'static str>, message: String) -> StepError {
+    let error = StepError::new(ErrorKind::Api, message.clone())
+        .verdict(Verdict::no(reason, message.clone()));
+    match event {
+        Some(event) => error.notice(Notice::warning(event, message)),
+        None => error,
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +193,31 @@ mod tests {
         #[case] is: bool,
     ) {
         assert_eq!(is_transition(installed, wanted), is);
+    }
+
+    #[rstest]
+    #[case::at_once("ExpandInProgress", false, true)]
+    #[case::counted_by_one_that_died("ExpandInProgress", true, true)]
+    #[case::told("ExpandFailed", true, false)]
+    #[case::told_and_not_noted("ExpandFailed", false, false)]
+    #[case::after_an_outage_it_ended_in("ClusterNotReady", false, true)]
+    #[case::again_after_an_outage("ClusterNotReady", true, false)]
+    #[case::again_after_a_wrong_image("ImageReleaseMismatch", true, false)]
+    fn the_end_of_a_job_is_told_once_whatever_else_goes_wrong(
+        #[case] stored: &str,
+        #[case] is_counted: bool,
+        #[case] expected: bool,
+    ) {
+        let mut glance = testing::glance("images");
+        glance.status.get_or_insert_default().conditions = vec![
+            serde_json::from_value(serde_json::json!({
+                "type": "DatabaseReady", "status": "False", "reason": stored,
+                "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }))
+            .unwrap(),
+        ];
+        let is = is_news(&glance, is_counted, "ExpandFailed", &["ExpandInProgress"]);
+        assert_eq!(is, expected);
     }
 
     #[test]

@@ -9,7 +9,10 @@ use glance_api::{
         reasons::{DB_PURGE_JOB_FAILED, DB_PURGE_SCHEDULED, DB_PURGE_SUSPENDED},
     },
     glance::Glance,
-    keys::{annotations::LAST_DB_PURGE_JOB_UID, events},
+    keys::{
+        annotations::{COUNTED_DB_PURGE_JOB_UIDS, LAST_DB_PURGE_JOB_UID},
+        events,
+    },
 };
 use kube::ResourceExt;
 
@@ -64,32 +67,45 @@ pub async fn reconcile(
         PurgeVerdict::Suspended { message } => {
             Report::with(Verdict::yes(DB_PURGE_SUSPENDED, message), ())
         }
-        PurgeVerdict::Failed { message, event } => {
+        PurgeVerdict::Failed {
+            run,
+            message,
+            event,
+        } => {
+            // The rest of the message may change, with a phase that begins or ends; the run is told once.
             let known = glance
                 .status
                 .iter()
                 .flat_map(|status| &status.conditions)
-                .any(|stored| stored.type_ == DB_PURGE_READY && stored.message == message);
+                .any(|stored| {
+                    stored.type_ == DB_PURGE_READY
+                        && stored.reason == DB_PURGE_JOB_FAILED
+                        && stored.message.starts_with(&run)
+                });
             let notice = (!known).then(|| Notice::warning(events::DB_PURGE_JOB_FAILED, event));
             Report::with(Verdict::no(DB_PURGE_JOB_FAILED, message), ()).notices(notice)
         }
     };
-    let last = glance
-        .annotations()
-        .get(LAST_DB_PURGE_JOB_UID)
-        .map(String::as_str);
-    let ended = ended(&purge::uncounted(&runs, last));
-    Ok(report.ended(ended))
+    Ok(report.ended(ended(glance, &runs)))
 }
 
-fn ended(runs: &[Run<'_>]) -> Option<EndedJobs> {
+/// What of these runs is counted, if any has to be.
+fn ended(glance: &Glance, all: &[Run<'_>]) -> Option<EndedJobs> {
+    let known = |key: &str| glance.annotations().get(key).map(String::as_str);
+    let runs = purge::uncounted(
+        all,
+        known(LAST_DB_PURGE_JOB_UID),
+        known(COUNTED_DB_PURGE_JOB_UIDS),
+    );
+    let newest = all.first().filter(|_| !runs.is_empty())?;
     Some(EndedJobs {
         annotation: LAST_DB_PURGE_JOB_UID,
         suffix: "db-purge",
         deferred: events::DB_PURGE_METRIC_EMISSION_DEFERRED,
         metric: JobMetric::DbPurge,
         phase: None,
-        newest: runs.last()?.uid.to_owned(),
+        newest: newest.uid.to_owned(),
+        notes: vec![(COUNTED_DB_PURGE_JOB_UIDS, Some(purge::counted(all)))],
         runs: runs
             .iter()
             .map(|run| {

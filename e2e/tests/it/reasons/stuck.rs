@@ -1,5 +1,7 @@
 //! `DatabaseReady` while a migration does not get to work: the cause in the message, and what a correction does.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use e2e::{
     assets::Neighbour,
@@ -77,6 +79,10 @@ async fn what_keeps_a_migration_from_starting_is_named_and_a_correction_reaches_
     let job = says_why(&stage).await?;
     is_replaced(&stage, scenario, &job).await?;
     holds(&stage.glance("images"), later(), (TYPE, "DatabaseSynced")).await?;
+
+    // The driver goes on in clear text where it may, so the server has to insist.
+    let user = stage.live(kinds::USER, "images").await?;
+    assert_eq!(user.data["spec"]["require"], json!({ "x509": true }));
 
     // All that reads the files may: five kinds of pods, of which the phases are those of the sync.
     for (kind, name, template) in [
@@ -189,6 +195,38 @@ async fn is_replaced(stage: &Stage, scenario: Scenario, job: &DynamicObject) -> 
         "registry.example/openstack/glance:2025.2-p2"
     );
     Ok(())
+}
+
+/// Where pods may not be looked at, the counts of a Job have to do, once they had a minute to follow.
+#[test]
+fn a_correction_reaches_a_migration_whose_pods_may_not_be_seen() {
+    run(async |fleet: &'static Fleet| {
+        let stage = Stage::open(fleet, "unseen", "edge-2").await?;
+        stage.doubles()?.kubelet().hold(stage.namespace()).await?;
+        let image =
+            json!({ "repository": "registry.example/openstack/glance", "tag": "2025.2-p0" });
+        let scenario = stage.scenario("images").backend("store", true);
+        stage
+            .site
+            .apply(&scenario.clone().with("image", image))
+            .await?;
+        let job = stage.child(kinds::JOB, "images-db-sync")?;
+        let first = job.exists(later()).await?;
+        stage.hub().apply(&scenario.glance()).await?;
+        tokio::time::sleep(Duration::from_secs(62)).await;
+        stage.poke("images").await?;
+        let second = another(&stage, &first).await?;
+        assert_eq!(
+            second.data["spec"]["template"]["spec"]["containers"][0]["image"],
+            "registry.example/openstack/glance:2025.2"
+        );
+        stage
+            .doubles()?
+            .kubelet()
+            .release(stage.namespace())
+            .await?;
+        holds(&stage.glance("images"), later(), (TYPE, "DatabaseSynced")).await
+    });
 }
 
 /// On a target that is the access chart's option.

@@ -11,7 +11,7 @@ use e2e::{
     fleet::Fleet,
     gate::{Gate, Side, Stop},
     kinds,
-    operator::Operator,
+    operator::{Operator, Running},
     patience::seconds,
     scenario::Scenario,
     site::Site,
@@ -108,7 +108,7 @@ async fn gated<'f>(fleet: &'f Fleet, name: &str) -> Result<(Site<'f>, Gate, Oper
 fn an_operator_that_dies_before_and_after_every_write_of_an_upgrade_ends_it_all_the_same() {
     run(async |fleet: &Fleet| {
         let (site, mut gate, operator) = gated(fleet, "cut").await?;
-        let mut running = operator.start().await?;
+        let running = operator.start().await?;
         let here = site.scenario("here").backend("here-s3", true);
         let there = site
             .scenario("there")
@@ -121,31 +121,13 @@ fn an_operator_that_dies_before_and_after_every_write_of_an_upgrade_ends_it_all_
         for watched in &mut all {
             watched.life.asks_for("2026.1").await?;
         }
-        let stops = {
-            let end = async {
-                for watched in &all {
-                    watched.ends().await?;
-                }
-                Ok::<_, anyhow::Error>(())
-            };
-            let mut end = std::pin::pin!(end);
-            let mut stops = Vec::new();
-            loop {
-                tokio::select! {
-                    ended = &mut end => {
-                        ended?;
-                        break;
-                    }
-                    stop = gate.stop() => {
-                        running.kill()?;
-                        gate.open();
-                        running = operator.launch()?;
-                        stops.push(stop.context("the gate is gone")?);
-                    }
-                }
+        let end = async {
+            for watched in &all {
+                watched.ends().await?;
             }
-            stops
+            Ok(())
         };
+        let stops = killing(&mut gate, &operator, running, end).await?;
         eprintln!("killed {} times", stops.len());
         for watched in &all {
             watched.went_its_way()?;
@@ -166,7 +148,7 @@ fn an_operator_that_dies_before_and_after_every_write_of_an_upgrade_ends_it_all_
 fn an_operator_that_dies_before_and_after_every_write_of_an_abort_ends_it_all_the_same() {
     run(async |fleet: &Fleet| {
         let (site, mut gate, operator) = gated(fleet, "cut-abort").await?;
-        let mut running = operator.start().await?;
+        let running = operator.start().await?;
         let scenario = site
             .scenario("images")
             .backend("images-s3", true)
@@ -182,26 +164,9 @@ fn an_operator_that_dies_before_and_after_every_write_of_an_abort_ends_it_all_th
             .await?;
         gate.arm();
         watched.life.asks_for("2025.2").await?;
-        let stops = {
-            let glance = watched.life.glance();
-            let mut end = std::pin::pin!(glance.is_ready(seconds(120)));
-            let mut stops = Vec::new();
-            loop {
-                tokio::select! {
-                    ended = &mut end => {
-                        ended?;
-                        break;
-                    }
-                    stop = gate.stop() => {
-                        running.kill()?;
-                        gate.open();
-                        running = operator.launch()?;
-                        stops.push(stop.context("the gate is gone")?);
-                    }
-                }
-            }
-            stops
-        };
+        let glance = watched.life.glance();
+        let end = async { glance.is_ready(seconds(120)).await.map(drop) };
+        let stops = killing(&mut gate, &operator, running, end).await?;
         gate.disarm();
         for suffix in ["db-expand", "db-migrate"] {
             watched.life.no_job(suffix).await?;
@@ -220,6 +185,28 @@ fn an_operator_that_dies_before_and_after_every_write_of_an_abort_ends_it_all_th
         );
         Ok(())
     });
+}
+
+/// Kills the operator at each stop of the gate, and starts another, until `end`. Where it was stopped.
+async fn killing(
+    gate: &mut Gate,
+    operator: &Operator,
+    mut running: Running,
+    end: impl Future<Output = Result<()>>,
+) -> Result<Vec<Stop>> {
+    let mut end = std::pin::pin!(end);
+    let mut stops = Vec::new();
+    loop {
+        tokio::select! {
+            ended = &mut end => return ended.map(|()| stops),
+            stop = gate.stop() => {
+                running.kill()?;
+                gate.open();
+                running = operator.launch()?;
+                stops.push(stop.context("the gate is gone")?);
+            }
+        }
+    }
 }
 
 fn job_path(life: &Life<'_>, suffix: &str) -> String {

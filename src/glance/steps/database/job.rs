@@ -34,6 +34,10 @@ use crate::{
 /// Pods that go tell no watch of ours when they are gone, and on no cluster does that take long.
 pub const POD_POLL: Duration = Duration::from_secs(2);
 
+/// Why a migration that runs may yet fail.
+const ROTATED: &str = "the connection to the database (login, address or TLS) has changed since this Job began; should \
+                       it fail for that, it runs again with the new one";
+
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
 /// How a Job stands.
@@ -43,8 +47,8 @@ pub enum Progress {
     Running(Running),
     /// It did its work; the UID tells which Job did.
     Done(String),
-    /// It failed for good, and its next attempt is not due.
-    Failed,
+    /// It failed for good, and its next attempt is not due; the UID tells which Job did.
+    Failed(String),
 }
 
 /// A Job that has not ended.
@@ -82,6 +86,18 @@ pub const SYNC: Counted = Counted {
     phase: None,
 };
 
+// === impl Counted ===
+
+impl Counted {
+    /// Whether this Job was counted, on whichever pass.
+    pub fn includes(self, glance: &Glance, uid: &str) -> bool {
+        glance
+            .annotations()
+            .get(self.annotation)
+            .is_some_and(|last| last == uid)
+    }
+}
+
 // === impl Running ===
 
 impl Running {
@@ -107,11 +123,16 @@ pub async fn ensure(
         now: ctx.now(),
         database_ready_since: database_ready_since(glance, target).await,
     };
-    let ended = seen.as_ref().and_then(|job| ended(job, counted));
+    let ended = seen.as_ref().and_then(|job| ended(glance, job, counted));
+    let uid = || live.as_ref().and_then(|job| job.uid()).unwrap_or_default();
     let progress = match job_state::judge(seen.as_ref(), true, wanted, moment) {
-        Verdict::Absent => start(ctx, glance, target, wanted, None, 1).await?,
+        Verdict::Absent => {
+            let remembered = glance.annotations().get(annotations::MIGRATION_ATTEMPTS);
+            let attempt = job_state::next_attempt(remembered.map(String::as_str), wanted);
+            start(ctx, glance, target, wanted, None, attempt).await?
+        }
         Verdict::Terminating | Verdict::Foreign => Progress::Running(Running::because(None)),
-        Verdict::Running { outdated } => {
+        Verdict::Running { outdated, rotated } => {
             let pods = pods_of(target, wanted.name()).await;
             let job = seen.as_ref().unwrap_or(&Value::Null);
             // A correction must reach a Job whose pods never started; a migration that runs is left alone.
@@ -122,16 +143,16 @@ pub async fn ensure(
                 let told = pods.as_deref().and_then(job_state::waiting_cause);
                 let cause = match told {
                     None if idle => missing_files(glance, target).await,
+                    // Its pods read the credentials when they started.
+                    None if rotated => Some(ROTATED.to_owned()),
                     told => told,
                 };
                 Progress::Running(Running::because(cause))
             }
         }
-        Verdict::Complete => {
-            Progress::Done(live.as_ref().and_then(|job| job.uid()).unwrap_or_default())
-        }
+        Verdict::Complete => Progress::Done(uid()),
         Verdict::CompleteStale => start(ctx, glance, target, wanted, live.as_deref(), 1).await?,
-        Verdict::Failed { .. } => Progress::Failed,
+        Verdict::Failed { .. } => Progress::Failed(uid()),
         Verdict::FailedStale { attempt } => {
             start(ctx, glance, target, wanted, live.as_deref(), attempt).await?
         }
@@ -140,17 +161,21 @@ pub async fn ensure(
 }
 
 /// What of a terminal Job is counted.
-fn ended(job: &Value, counted: Counted) -> Option<EndedJobs> {
+fn ended(glance: &Glance, job: &Value, counted: Counted) -> Option<EndedJobs> {
     let terminal = job_state::terminal(job)?;
     let seconds = job_state::duration(job).unwrap_or_default().as_secs_f64();
+    let uid = job["metadata"]["uid"].as_str()?;
+    let run = (terminal.outcome == Outcome::Complete, seconds);
+    let is_new = !counted.includes(glance, uid);
     Some(EndedJobs {
         annotation: counted.annotation,
         suffix: counted.suffix,
         deferred: events::DB_SYNC_METRIC_EMISSION_DEFERRED,
         metric: JobMetric::DbSync,
         phase: counted.phase,
-        newest: job["metadata"]["uid"].as_str()?.to_owned(),
-        runs: vec![(terminal.outcome == Outcome::Complete, seconds)],
+        newest: uid.to_owned(),
+        notes: vec![(annotations::MIGRATION_ATTEMPTS, job_state::attempts(job))],
+        runs: is_new.then_some(run).into_iter().collect(),
     })
 }
 
@@ -176,6 +201,10 @@ async fn start(
     }
     let jobs = names::migration_jobs(&target.owner.name);
     if let Some(pod) = at_work(target, &jobs).await? {
+        if instead_of.is_none() {
+            // It may be of a Job under this name that lost its marks, or that is somebody else's.
+            take_back(target, wanted.name()).await?;
+        }
         let cause = format!("waiting for pod {pod} of an earlier Job to end");
         return Ok(Progress::Running(Running {
             cause: Some(cause),
@@ -207,16 +236,18 @@ async fn send(target: &Target, wanted: &MigrationJob, attempt: u32) -> Result<()
         Created::New(_) => Ok(()),
         // Ours and not yet gone, or not yet in the watch: the next event tells. Or it lost its marks, or it is
         // somebody else's.
-        Created::Exists => match target.read(&JOB, wanted.name()).await? {
-            Some(live) if target.reclaim(&JOB, &live.metadata, &[]).await? => Err(StepError::new(
-                ErrorKind::Conflict,
-                format!(
-                    "Job {} had lost its marks; looking at it again",
-                    wanted.name()
-                ),
-            )),
-            _ => Ok(()),
-        },
+        Created::Exists => take_back(target, wanted.name()).await,
+    }
+}
+
+/// Fails when a Job of this name is somebody else's, and when it only had to be marked as ours again.
+async fn take_back(target: &Target, name: &str) -> Result<(), StepError> {
+    match target.read(&JOB, name).await? {
+        Some(live) if target.reclaim(&JOB, &live.metadata, &[]).await? => Err(StepError::new(
+            ErrorKind::Conflict,
+            format!("Job {name} had lost its marks; looking at it again"),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -1,14 +1,10 @@
 //! The one-pass migration of a fresh install or a patch.
 
 use glance_api::{
-    conditions::{
-        DATABASE_READY,
-        reasons::{DATABASE_SYNCED, DB_SYNC_FAILED, DB_SYNC_IN_PROGRESS},
-    },
+    conditions::reasons::{DATABASE_SYNCED, DB_SYNC_FAILED, DB_SYNC_IN_PROGRESS},
     glance::Glance,
-    keys::{annotations::LAST_DB_SYNC_JOB_UID, events},
+    keys::events,
 };
-use kube::ResourceExt;
 
 use super::job::{self, Ensured, Progress};
 use crate::{
@@ -42,7 +38,13 @@ pub async fn reconcile(
     match progress {
         Progress::Running(state) => Ok(running(state.cause).after(state.again).ended(ended)),
         Progress::Done(uid) => {
-            let notice = is_news(glance, &uid)
+            let is_news = super::is_news(
+                glance,
+                job::SYNC.includes(glance, &uid),
+                DATABASE_SYNCED,
+                &[DB_SYNC_IN_PROGRESS, DB_SYNC_FAILED],
+            );
+            let notice = is_news
                 .then(|| Notice::normal(events::DATABASE_SYNCED, "Database schema is up to date"));
             let verdict = Verdict::yes(
                 DATABASE_SYNCED,
@@ -55,38 +57,22 @@ pub async fn reconcile(
                 .notices(notice)
                 .ended(ended))
         }
-        Progress::Failed => {
+        Progress::Failed(uid) => {
             let message = format!(
                 "db_sync job failed: job has permanently failed: {}/{}",
                 target.namespace(),
                 wanted.name()
             );
-            Err(super::failed(
+            let is_news = super::is_news(
                 glance,
+                job::SYNC.includes(glance, &uid),
                 DB_SYNC_FAILED,
-                events::DB_SYNC_FAILED,
-                message,
-                ended,
-            ))
+                &[DB_SYNC_IN_PROGRESS],
+            );
+            let notice = is_news.then_some(events::DB_SYNC_FAILED);
+            Err(super::failed(DB_SYNC_FAILED, notice, message).ended(ended))
         }
     }
-}
-
-/// Whether the end of this Job has not been told: not while the condition says so already, and not again after an
-/// outage of the database in between. A predecessor that died after counting the Job had not told.
-fn is_news(glance: &Glance, uid: &str) -> bool {
-    let stored = glance
-        .status
-        .iter()
-        .flat_map(|status| &status.conditions)
-        .find(|stored| stored.type_ == DATABASE_READY);
-    let reason = stored.map(|stored| stored.reason.as_str());
-    let counted = glance
-        .annotations()
-        .get(LAST_DB_SYNC_JOB_UID)
-        .is_some_and(|last| last == uid);
-    reason != Some(DATABASE_SYNCED)
-        && (!counted || matches!(reason, Some(DB_SYNC_IN_PROGRESS | DB_SYNC_FAILED)))
 }
 
 /// The report while the Job runs, with the reason why it does not start when that is known.

@@ -210,20 +210,21 @@ async fn run(
             let verdict = Verdict::no(phase.in_progress, super::with_cause(&text, state.cause));
             Ok(Report::waiting(verdict, state.again).ended(ended))
         }
-        Progress::Failed => {
+        Progress::Failed(uid) => {
             let message = format!(
                 "{} job {name} failed: job has permanently failed: {}/{name}",
                 phase.noun,
                 target.namespace(),
                 name = wanted.name(),
             );
-            Err(super::failed(
+            let is_news = super::is_news(
                 glance,
+                phase.counted.includes(glance, &uid),
                 phase.failed,
-                phase.failed_event,
-                message,
-                ended,
-            ))
+                &[phase.in_progress],
+            );
+            let notice = is_news.then_some(phase.failed_event);
+            Err(super::failed(phase.failed, notice, message).ended(ended))
         }
         Progress::Done(_) => Ok(advance(phase.job, installed, goal).ended(ended)),
     }
