@@ -87,8 +87,8 @@ impl Context {
         Timestamp::now()
     }
 
-    /// The cluster the children of a Glance live on. Right after the start a registration may not have had its first
-    /// attempt, which is waited for: it is no reason to say that there is none.
+    /// The cluster the children of a Glance live on. Right after the start its registration may not have had its first
+    /// attempt, which is waited for: it is no reason to say that there is none. The attempts of others are not.
     pub async fn settled_target(
         &self,
         glance: &Glance,
@@ -96,7 +96,9 @@ impl Context {
     ) -> Result<Target, Unresolved> {
         match self.target(glance, purpose) {
             Err(Unresolved::NotRegistered { .. } | Unresolved::Pending { .. }) => {
-                self.registry.attempted().await;
+                self.registry
+                    .settled(placed_on(glance).unwrap_or_default())
+                    .await;
                 self.target(glance, purpose)
             }
             target => target,

@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue};
 use kube::{Client, client::ConfigExt as _};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
@@ -47,6 +47,8 @@ pub struct Cluster {
     permits: Arc<Permits>,
     metrics: Arc<ClusterMetrics>,
     rotated: watch::Sender<u64>,
+    /// Told when a watch is forbidden that was not before.
+    denied: Arc<Notify>,
     /// Whether its watches may try.
     usable: watch::Sender<bool>,
     extensions: Mutex<HashMap<TypeId, Slot>>,
@@ -130,6 +132,7 @@ impl Cluster {
             permits: parts.permits,
             metrics: parts.metrics,
             rotated: watch::Sender::new(0),
+            denied: Arc::default(),
             usable: watch::Sender::new(true),
             extensions: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -343,6 +346,7 @@ impl Cluster {
             capabilities: self.capabilities.clone(),
             metrics: self.metrics.clone(),
             rotated: self.rotated.subscribe(),
+            denied: self.denied.clone(),
             usable: self.usable.subscribe(),
         }
     }

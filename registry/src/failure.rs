@@ -28,6 +28,10 @@ pub enum Cause {
     Unreachable,
     /// The server asked to be left alone for a while (HTTP 429).
     Throttled,
+    /// The credential ends soon, and is not renewed in time.
+    CredentialExpiring,
+    /// The credential may not do all that the cluster is used for.
+    MissingPermissions,
     /// The name leads to another cluster than it did before.
     IdentityChanged,
     /// The namespace of who asks may not use the cluster.
@@ -45,6 +49,11 @@ impl Cause {
             self,
             Self::KubeconfigInvalid | Self::NamespacesInvalid | Self::CredentialsRefused
         )
+    }
+
+    /// Whether the credential is what falls short, and the cluster answers all the same.
+    pub const fn is_shortcoming(self) -> bool {
+        matches!(self, Self::CredentialExpiring | Self::MissingPermissions)
     }
 
     /// What an error of a call says about the cluster that was asked.
@@ -71,6 +80,8 @@ impl Cause {
             Self::ConnectionRefused => "ConnectionRefused",
             Self::Unreachable => "Unreachable",
             Self::Throttled => "Throttled",
+            Self::CredentialExpiring => "CredentialExpiring",
+            Self::MissingPermissions => "MissingPermissions",
             Self::IdentityChanged => "IdentityChanged",
             Self::NotGranted => "NotGranted",
             Self::Paused => "Paused",

@@ -7,6 +7,7 @@ mod policy;
 mod pulse;
 mod renewal;
 mod secrets;
+mod shortcoming;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,8 +31,8 @@ use crate::{
     renewal::{Renewed, Shelf},
 };
 
-/// Attempts to connect that run at one time. Black holes take some seconds each, so it is far above
-/// what a fleet has of them.
+/// Attempts to connect that begin at one time; handshakes are dear. Those that only wait for an
+/// answer are not counted, so that no number of black holes keeps anybody waiting.
 const ATTEMPTS_AT_ONCE: usize = 64;
 
 /// What the owner is told.
@@ -118,12 +119,25 @@ impl Owner {
         mut mail: mpsc::UnboundedReceiver<Message>,
         mut policies: mpsc::UnboundedReceiver<String>,
     ) {
+        let shared = self.shared.clone();
+        let mut reports = shared.reports.changes();
+        let mut clock = tokio::time::interval(shortcoming::LOOK);
+        clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let message = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 Some(name) = policies.recv() => {
                     self.follow_policy(&name);
+                    self.review();
+                    continue;
+                }
+                Ok(()) = reports.changed() => {
+                    self.review();
+                    continue;
+                }
+                _ = clock.tick() => {
+                    self.review();
                     continue;
                 }
                 message = mail.recv() => message,
@@ -403,6 +417,7 @@ impl Owner {
     /// Publishes how a registration with a generation in use is. What does not change whether and how
     /// it resolves concerns nobody who uses it.
     fn settle(&self, member: &mut Member, concerns_users: bool) {
+        member.shortcoming = self.shortcoming(member);
         let (state, trouble) = member.standing();
         let (entry, notify) = member.turn(state, trouble);
         self.shared

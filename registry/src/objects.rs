@@ -23,8 +23,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::reports::Dependents;
-pub(crate) use self::reports::{Findings, Reports};
 use self::status::Facts;
+pub(crate) use self::{
+    reports::{Findings, Reports},
+    status::missing,
+};
 use crate::{
     Cluster, ClusterState, Kind, Payload, RegistryOptions, State, TargetCluster, TargetClusterSpec,
     TargetClusterStatus,

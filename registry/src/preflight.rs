@@ -104,9 +104,11 @@ pub(crate) async fn run(shared: Arc<Shared>, needs: Needs, stop: CancellationTok
 
 /// Looks at one connection again and again, for as long as it lasts.
 async fn follow(shared: Arc<Shared>, cluster: std::sync::Weak<Cluster>, needs: Arc<Needs>) {
-    let Some(mut rotated) = cluster.upgrade().map(|cluster| cluster.legs().rotated) else {
+    let Some(legs) = cluster.upgrade().map(|cluster| cluster.legs()) else {
         return;
     };
+    let (mut rotated, denied) = (legs.rotated.clone(), legs.denied.clone());
+    drop(legs);
     let mut reports = shared.reports.changes();
     let appeared = Arc::new(Notify::new());
     let mut watched = None;
@@ -159,6 +161,7 @@ async fn follow(shared: Arc<Shared>, cluster: std::sync::Weak<Cluster>, needs: A
             () = tokio::time::sleep(pause) => {}
             Ok(()) = rotated.changed() => {}
             () = appeared.notified() => {}
+            () = denied.notified() => {}
             () = others => {}
         }
     }

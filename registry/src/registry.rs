@@ -262,6 +262,28 @@ impl Registry {
         let _ = tokio::time::timeout_at(until, attempted.wait_for(|done| *done)).await;
     }
 
+    /// Returns once a name is known for what it is: its own registration had an attempt or is
+    /// refused, or there is none. Waits for no other cluster, and no longer than
+    /// [`Self::attempted`].
+    pub async fn settled(&self, name: &str) {
+        let mut published = self.shared.published();
+        let known = async {
+            loop {
+                published.mark_unchanged();
+                if !matches!(self.resolve(name), Err(Unresolved::Pending { .. })) {
+                    return;
+                }
+                if published.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = known => {}
+            () = self.attempted() => {}
+        }
+    }
+
     /// Every registration as a person wants to see it, by name.
     pub fn snapshot(&self) -> Vec<ClusterState> {
         self.shared
@@ -545,5 +567,30 @@ mod tests {
         registry.shared.set_attempted();
         registry.attempted().await;
         assert_eq!(before.elapsed(), FIRST_ATTEMPTS, "at once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_one_name_waits_for_no_other() {
+        let registry = Registry {
+            shared: Arc::new(Shared::new(true)),
+        };
+        let shared = registry.shared.clone();
+        let before = Instant::now();
+        let pause = Duration::from_secs(1);
+        let writer = tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            shared.publish("dead", Some(entry(State::Pending, None)), true);
+            shared.publish("blue", Some(entry(State::Pending, None)), true);
+            shared.set_listed();
+            tokio::time::sleep(pause).await;
+            shared.publish("blue", Some(entry(State::Lost, Some(Cause::Timeout))), true);
+        });
+        registry.settled("absent").await;
+        assert_eq!(before.elapsed(), pause, "not before the first list");
+        registry.settled("blue").await;
+        assert_eq!(before.elapsed(), 2 * pause, "not before its own attempt");
+        registry.settled("dead").await;
+        assert_eq!(before.elapsed(), FIRST_ATTEMPTS, "not for ever");
+        writer.await.unwrap();
     }
 }

@@ -30,8 +30,15 @@ use crate::{
     target_cluster::MANAGED_BY_LABEL,
 };
 
-/// Label of a Secret with a renewed token; its value is the name of the registration.
+/// Label of a Secret with a renewed token; its value is the name of the registration, or the
+/// beginning of it where that is longer than the value of a label may be.
 pub const RENEWAL_LABEL: &str = "clusters.openstack.c5c3.io/renews";
+
+/// Data key of the name of the registration.
+const NAME: &str = "name";
+
+/// Longest value of a label.
+const LONGEST_LABEL: usize = 63;
 
 /// Data key of the token.
 const TOKEN: &str = "token";
@@ -65,9 +72,11 @@ impl Renewed {
     /// Reads a Secret; `None` when it is none of these.
     pub(crate) fn read(secret: &Secret) -> Option<Self> {
         let labels = secret.metadata.labels.as_ref()?;
-        let name = labels.get(RENEWAL_LABEL)?.clone();
+        let label = labels.get(RENEWAL_LABEL)?;
         let data = secret.data.as_ref()?;
         let text = |key| std::str::from_utf8(&data.get(key)?.0).ok();
+        // Earlier versions wrote it into the label alone.
+        let name = text(NAME).unwrap_or(label).to_owned();
         let mut header = HeaderValue::from_str(&format!("Bearer {}", text(TOKEN)?)).ok()?;
         header.set_sensitive(true);
         Some(Self {
@@ -139,7 +148,7 @@ async fn renew(
             namespace: Some(shelf.namespace.clone()),
             labels: Some(
                 [
-                    (RENEWAL_LABEL.to_owned(), registration.name().to_owned()),
+                    (RENEWAL_LABEL.to_owned(), label(registration.name())),
                     (MANAGED_BY_LABEL.to_owned(), shelf.program.clone()),
                 ]
                 .into(),
@@ -158,6 +167,7 @@ async fn renew(
         },
         data: Some(
             [
+                (NAME.to_owned(), ByteString(registration.name().into())),
                 (TOKEN.to_owned(), ByteString(status.token.into_bytes())),
                 (
                     STANDS_FOR.to_owned(),
@@ -176,12 +186,26 @@ async fn renew(
     Ok(())
 }
 
-/// The name of the Secret for the renewed token of a registration.
+/// The name of the Secret for the renewed token of a registration; another one for each.
 fn secret_name(registration: &str) -> String {
     const SUFFIX: &str = "-renewed-token";
-    let mut name = registration.to_owned();
-    name.truncate(253 - SUFFIX.len());
-    name + SUFFIX
+    if registration.len() + SUFFIX.len() <= 253 {
+        return format!("{registration}{SUFFIX}");
+    }
+    let hash = HEXLOWER.encode(&Sha256::digest(registration.as_bytes())[..8]);
+    let room = 253 - SUFFIX.len() - 1 - hash.len();
+    format!("{}-{hash}{SUFFIX}", beginning(registration, room))
+}
+
+/// A name as the value of a label.
+fn label(registration: &str) -> String {
+    beginning(registration, LONGEST_LABEL).to_owned()
+}
+
+/// The beginning of a name that is a name itself.
+fn beginning(name: &str, longest: usize) -> &str {
+    let end = name.floor_char_boundary(longest);
+    name[..end].trim_end_matches(['.', '-'])
 }
 
 /// When a token is renewed: after half of its life at the earliest and four fifths at the latest, so
@@ -248,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn a_registration_of_any_name_has_a_secret_of_its_own() {
+        assert_eq!(secret_name("blue"), "blue-renewed-token");
+        assert_eq!(label("blue"), "blue");
+        let long = |end: &str| format!("{}.{}{end}", "a".repeat(62), "b".repeat(180));
+        let (one, two) = (secret_name(&long("1")), secret_name(&long("2")));
+        assert!(one.len() <= 253 && two.len() <= 253 && one != two);
+        let cut_at_a_dot = format!("{}.{}", "a".repeat(62), "b");
+        assert_eq!(label(&cut_at_a_dot), "a".repeat(62));
+    }
+
+    #[test]
     fn a_renewed_token_names_what_it_stands_for() {
         let secret = |label: &str| Secret {
             metadata: ObjectMeta {
@@ -267,5 +302,10 @@ mod tests {
         assert_eq!((&*renewed.name, &*renewed.stands_for), ("blue", "00ff"));
         assert_eq!(renewed.header, "Bearer abc");
         assert!(Renewed::read(&secret("another")).is_none());
+        let mut of_a_long_name = secret(RENEWAL_LABEL);
+        let long = "a".repeat(200);
+        let data = of_a_long_name.data.as_mut().unwrap();
+        data.insert(NAME.to_owned(), ByteString(long.clone().into()));
+        assert_eq!(Renewed::read(&of_a_long_name).unwrap().name, long);
     }
 }

@@ -14,7 +14,8 @@ pub enum State {
     Connected,
     /// Connected, and not as it should be: with what an earlier version of the Secret said, because
     /// the present one cannot be read or its server not be reached, or after some failed probes, or
-    /// with a server that asks to be left alone. Resolves.
+    /// with a server that asks to be left alone, or with a credential that may not do everything or
+    /// ends soon. Resolves.
     Degraded,
     /// Connected before and not answering any more, or not connected because the last attempt failed
     /// and nothing older may be used; tried again. Does not resolve.

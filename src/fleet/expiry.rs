@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
-use target_registry::ClusterState;
+use target_registry::{Cause, ClusterState};
 use tokio_util::sync::CancellationToken;
 
 use crate::{context::Context, pipeline::notice::Notice};
@@ -43,6 +43,9 @@ pub async fn run(ctx: Arc<Context>, clusters_namespace: String, stop: Cancellati
             let mut known = HashMap::new();
             for state in ctx.registry.snapshot() {
                 let Some(end) = expiry(&state) else { continue };
+                if is_renewed(&ctx, &state) && end > ctx.now() {
+                    continue;
+                }
                 let key = (state.name.clone(), end);
                 let (stage, pause) = judge(ctx.now(), end);
                 next = next.min(pause);
@@ -73,6 +76,13 @@ pub async fn run(ctx: Arc<Context>, clusters_namespace: String, stop: Cancellati
 fn expiry(state: &ClusterState) -> Option<Timestamp> {
     let credential = state.credential.as_ref()?;
     credential.expires_at.as_ref().map(|time| time.0)
+}
+
+/// Whether the end is put off in time: a token that lives for an hour is always near its end.
+fn is_renewed(ctx: &Context, state: &ClusterState) -> bool {
+    let object = ctx.registry.target_cluster(&state.name);
+    object.is_some_and(|object| object.spec.renew_credentials == Some(true))
+        && state.cause != Some(Cause::CredentialExpiring)
 }
 
 /// How near the end is, and when it will be nearer.

@@ -84,9 +84,18 @@ async fn hand_over(ctx: &Context, name: &str, ledger: &[Abandoned]) {
         let is_it = |state: &&target_registry::ClusterState| {
             state.name != name && state.state.resolves() && state.uid.as_ref() == Some(uid)
         };
-        if let Some(heir) = known.iter().find(is_it) {
-            ctx.registry.abandon(&heir.name, entry.clone()).await;
+        let Some(heir) = known.iter().find(is_it) else {
+            continue;
+        };
+        let object = ctx.registry.target_cluster(&heir.name);
+        let listed = object.and_then(|object| object.status.clone());
+        let listed = listed.is_some_and(|s| s.abandoned.iter().any(|a| a.uid == entry.uid));
+        if listed {
             ctx.registry.strike(name, [entry.uid.clone()]);
+        } else {
+            // Struck off at the next look, which the write of this one brings about: a process that ends in between
+            // leaves it listed twice and never nowhere.
+            ctx.registry.abandon(&heir.name, entry.clone()).await;
         }
     }
 }

@@ -5,6 +5,7 @@ use e2e::{
     bed::run,
     children,
     cluster::Cluster,
+    commands::Commands,
     expect::{Object, eventually},
     fleet::Fleet,
     kinds,
@@ -178,6 +179,73 @@ fn what_a_new_glance_of_the_name_has_taken_over_is_not_reclaimed() {
             .collect();
         assert_eq!(after, before);
         glance.is_ready(seconds(5)).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn by_command_what_was_left_is_listed_under_the_name_its_cluster_has_now_and_deleted() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "ghosts").await?;
+        let (ns, clusters) = (site.namespace(), site.clusters_namespace());
+        let user = Commands::of(&site).await?;
+        let edge = fleet.cluster("edge-1")?;
+        site.register("edge-1").await?;
+        let _running = site.operator().await?.start().await?;
+        let scenario = site.scenario("images").on("edge-1").backend("fast", true);
+        site.apply(&scenario).await?;
+        let glance = site.glance("images");
+        glance.is_ready(seconds(60)).await?;
+        let wish = json!({ annotations::ABANDON_REMOTE_CHILDREN: "true" });
+        let patch = json!({ "metadata": { "annotations": wish } });
+        site.hub()
+            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(ns))
+            .patch("images", &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        site.hub().delete(&scenario.glance()).await?;
+        glance.is_gone(seconds(30)).await?;
+        let before = site.target_cluster(&clusters, "edge-1");
+        before
+            .satisfies(seconds(10), "to list what was left", has_entries(1))
+            .await?;
+        let listed = user.clusters_ok(&["abandoned", "-o", "json"]).await?;
+        let listed = listed.json()?["items"].clone();
+        assert_eq!(listed[0]["cluster"], "edge-1", "{listed}");
+        assert_eq!(listed[0]["name"], "images", "{listed}");
+        let left = children::by_labels(edge, ns, "images").await?.len();
+        assert!(left > 0);
+
+        site.deregister("edge-1").await?;
+        let gone = json!("NotRegistered");
+        before
+            .satisfies(seconds(10), "to be without registration", |found| {
+                let all = found.data.pointer("/status/conditions").cloned();
+                let all = all.unwrap_or_default();
+                let mut all = all.as_array().into_iter().flatten();
+                let is_gone = all.any(|c| c["type"] == "Registered" && c["reason"] == gone);
+                is_gone.then_some(()).ok_or_else(|| "registered".to_owned())
+            })
+            .await?;
+        let refused = user.clusters(&["reclaim", "edge-1"]).await?;
+        assert!(refused.code != 0 && refused.stdout.is_empty(), "{refused}");
+        assert!(refused.stderr.contains("register"), "{refused}");
+        assert_eq!(children::by_labels(edge, ns, "images").await?.len(), left);
+
+        // The same cluster under another name takes over what lies there.
+        site.register_as("edge-anew", edge).await?;
+        let now = site.target_cluster(&clusters, "edge-anew");
+        now.satisfies(seconds(30), "to take over the ledger", has_entries(1))
+            .await?;
+        before.is_gone(seconds(30)).await?;
+        let table = user.clusters_ok(&["abandoned", "edge-anew"]).await?;
+        assert!(table.stdout.contains("images"), "{table}");
+        let done = user.clusters_ok(&["reclaim", "edge-anew"]).await?;
+        assert!(done.stdout.contains("edge-anew reclaimed"), "{done}");
+        assert!(children::by_labels(edge, ns, "images").await?.is_empty());
+        let listed = user.clusters_ok(&["abandoned", "-o", "json"]).await?;
+        assert_eq!(listed.json()?["items"], json!([]), "{listed}");
+        let again = user.clusters_ok(&["reclaim", "edge-anew"]).await?;
+        assert!(again.stderr.contains("Nothing was left behind"), "{again}");
         Ok(())
     });
 }

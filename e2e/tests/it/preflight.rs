@@ -52,7 +52,7 @@ fn a_right_that_is_missing_is_named_and_found_when_it_is_granted() {
         set(less).await?;
         let scope = Some(ns);
         registration::register(site.hub(), &clusters, "edge-1", &kubeconfig, scope).await?;
-        let _running = site.operator().await?.start().await?;
+        let running = site.operator().await?.start().await?;
         let object = site.target_cluster(&clusters, "edge-1");
         let wanted = Wanted::of("Permitted")
             .status("False")
@@ -71,6 +71,14 @@ fn a_right_that_is_missing_is_named_and_found_when_it_is_granted() {
         for kind in ["Database", "ExternalSecret", "HTTPRoute"] {
             assert!(served.iter().any(|s| s == kind), "{kind}: {served:?}");
         }
+        let is = async |state: &str| {
+            let labels = [("cluster", "edge-1"), ("state", state)];
+            let name = "glance_operator_target_cluster_state";
+            running
+                .metric_becomes(seconds(10), (name, &labels), |value| value > 0.5)
+                .await
+        };
+        is("Degraded").await?;
         set(rules).await?;
         let seen = object
             .condition(seconds(60), Wanted::of("Permitted").status("True"))
@@ -79,6 +87,7 @@ fn a_right_that_is_missing_is_named_and_found_when_it_is_granted() {
         object
             .condition(seconds(5), Wanted::of("Ready").status("True"))
             .await?;
+        is("Connected").await?;
         Ok(())
     });
 }

@@ -11,7 +11,10 @@ use kube::{
     Client,
     api::{DynamicObject, WatchEvent},
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::{
     Phase,
@@ -52,6 +55,8 @@ pub(crate) struct Legs {
     pub(crate) metrics: Arc<ClusterMetrics>,
     /// Changes when the credential does: a reason to try again at once.
     pub(crate) rotated: watch::Receiver<u64>,
+    /// Told when a leg is forbidden that was not before: a reason to look at the rights again.
+    pub(crate) denied: Arc<Notify>,
     /// False while the cluster is lost.
     pub(crate) usable: watch::Receiver<bool>,
 }
@@ -146,6 +151,9 @@ impl Leg {
                 }
                 End::Forbidden(reason) => {
                     self.of.metrics.restart(self.feed.kind.kind);
+                    if backoff.tries() == 0 {
+                        self.of.denied.notify_one();
+                    }
                     sink.phase(Phase::Forbidden(reason));
                 }
                 End::Failed { code, reason } => {

@@ -1,6 +1,6 @@
 //! Attempts to connect, each a task: until one succeeds, or nobody wants it any more.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,10 @@ use crate::{
     failure::{cause_of, error_text},
     permits::Permits,
 };
+
+/// How long a try counts among those that run at one time. One that takes longer waits for an answer
+/// and costs nothing; counted on, it would keep those waiting whose clusters answer at once.
+const BUSY: Duration = Duration::from_millis(500);
 
 /// One content of a registration that is being tried.
 #[derive(Clone)]
@@ -82,8 +86,9 @@ pub(super) async fn run(
     loop {
         let result = {
             // The gate is never closed; without a permit the try would only be less polite.
-            let _permit = gate.acquire().await;
+            let permit = gate.acquire().await;
             let tried = attempt.registration.attempt(&goal, &options);
+            let tried = keeping(permit, BUSY, tried);
             match tokio::time::timeout(options.engage_timeout, tried).await {
                 Ok(Ok(outcome)) => Ok(outcome),
                 Ok(Err(error)) => Err(explain(&error)),
@@ -124,6 +129,16 @@ pub(super) async fn run(
             None => return,
         }
     }
+}
+
+/// Works, and lets go of `held` after a while.
+async fn keeping<T>(held: impl Send, limit: Duration, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
+        return done;
+    }
+    drop(held);
+    work.await
 }
 
 /// A failure as the kind it is and in words that help.

@@ -27,6 +27,8 @@ pub(super) struct Member {
     pub(super) current: Option<(Arc<Cluster>, Arc<Registration>)>,
     /// What is wrong with the content while something older is in use.
     pub(super) content: Option<Trouble>,
+    /// What the credential falls short of.
+    pub(super) shortcoming: Option<(Cause, String)>,
     /// What the probe says of the generation in use, and when it asks again.
     pub(super) health: (Health, Option<Timestamp>),
     pub(super) attempt: Option<Attempt>,
@@ -54,6 +56,7 @@ impl Member {
             seen: None,
             current: None,
             content: None,
+            shortcoming: None,
             health: (Health::Good, None),
             attempt: None,
             tried: false,
@@ -106,7 +109,10 @@ impl Member {
             (Health::Shaky(cause, text), None) => {
                 (State::Degraded, Some((*cause, text.clone(), *next_try)))
             }
-            (Health::Good, None) => (State::Connected, None),
+            (Health::Good, None) => match &self.shortcoming {
+                Some((cause, text)) => (State::Degraded, Some((*cause, text.clone(), None))),
+                None => (State::Connected, None),
+            },
         }
     }
 

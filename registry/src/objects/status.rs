@@ -117,6 +117,10 @@ impl Facts<'_> {
         match state.state {
             State::Pending => unknown("Pending", "connecting".to_owned()),
             State::Connected => yes("Connected", String::new()),
+            // How it is reached is as it should be.
+            State::Degraded if state.cause.is_some_and(Cause::is_shortcoming) => {
+                yes("Connected", String::new())
+            }
             State::Degraded => yes("Degraded", format!("{cause}: {}", state.detail)),
             State::Lost => no(cause, state.detail.clone()),
             State::Rejected if state.cause == Some(Cause::IdentityChanged) => {
@@ -193,7 +197,8 @@ fn judge(findings: &Findings) -> Verdict {
     no("MissingPermissions", missing(&findings.missing))
 }
 
-fn missing(permissions: &[MissingPermission]) -> String {
+/// Permissions that are missing, in words.
+pub(crate) fn missing(permissions: &[MissingPermission]) -> String {
     let mut text = "the credential may not ".to_owned();
     for (index, missing) in permissions.iter().take(NAMED).enumerate() {
         let (dot, group) = match missing.group.as_str() {

@@ -186,3 +186,35 @@ async fn a_token_is_renewed_before_it_ends_and_the_next_process_goes_on_with_it(
     .await;
     process.until(State::Connected, None).await;
 }
+
+#[tokio::test]
+async fn a_credential_that_nobody_renews_degrades_its_cluster_before_it_ends() {
+    let (hub, blue) = (hub(), Fake::start());
+    let (hour, month) = (token(1, 3600), token(2, 30 * 24 * 3600));
+    blue.accept(&[&hour, &month]);
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&hour))]);
+    let process = Process::start(&hub);
+    let near = Some(Cause::CredentialExpiring);
+    process.until(State::Degraded, near).await;
+    let mut changes = process.registry.subscribe();
+    assert!(
+        process.registry.resolve("blue").is_ok(),
+        "it is used as ever"
+    );
+    // Somebody sees to it.
+    policy(&hub, &json!({"renewCredentials": true}), &json!({}));
+    process.until(State::Connected, None).await;
+    policy(&hub, &json!({}), &json!({}));
+    process.until(State::Degraded, near).await;
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&month))]);
+    process.until(State::Connected, None).await;
+    drop(process);
+    let mut told = 0;
+    while changes.try_recv().is_ok() {
+        told += 1;
+    }
+    assert!(
+        told <= 3,
+        "who uses it hears of two policies and a rotation: {told}"
+    );
+}

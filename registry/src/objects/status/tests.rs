@@ -59,6 +59,11 @@ fn now() -> Timestamp {
     ["Registered=False/KubeconfigInvalid", "Reachable=True/Degraded", "Identified=True/Identified",
      "Permitted=True/Permitted", "Ready=False/KubeconfigInvalid"]
 )]
+#[case::a_credential_that_ends_soon(
+    Some(state(State::Degraded, Some(Cause::CredentialExpiring), Some("u"))),
+    ["Registered=True/Registered", "Reachable=True/Connected", "Identified=True/Identified",
+     "Permitted=True/Permitted", "Ready=True/AllReady"]
+)]
 #[case::refused(
     Some(state(State::Rejected, Some(Cause::CredentialsRefused), None)),
     ["Registered=False/CredentialsRefused", "Reachable=Unknown/NotTried", "Identified=Unknown/NotConnected",
