@@ -31,7 +31,10 @@ use crate::{
 
 /// How long a client may take to begin its first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
-/// How long requests that are being answered may take to end after a stop.
+/// How long a replica that was told to stop still takes requests: until then API servers may not have heard that it is
+/// going, and with nobody listening each write that they send here would fail.
+const LINGER: Duration = Duration::from_secs(3);
+/// How long requests that are being answered may take to end after that.
 const DRAIN: Duration = Duration::from_secs(9);
 
 /// Why the webhooks cannot be served.
@@ -104,7 +107,7 @@ impl Webhooks {
         self.handshake.check()
     }
 
-    /// Answers reviews until `stop`; those that are being answered then may end.
+    /// Answers reviews until a little after `stop`; those that are being answered then may end.
     pub async fn serve(self, lookup: Lookup, metrics: &Metrics, stop: CancellationToken) {
         let handle = Handle::new();
         let server = match from_tcp_rustls(self.listener, self.certificate.config()) {
@@ -120,18 +123,24 @@ impl Webhooks {
             .http1()
             .header_read_timeout(FIRST_REQUEST);
         let router = service::router(&lookup, metrics);
+        let closing = CancellationToken::new();
         let drain = async {
             stop.cancelled().await;
+            tokio::time::sleep(LINGER).await;
+            closing.cancel();
             handle.graceful_shutdown(Some(DRAIN));
         };
         let (outcome, (), (), ()) = tokio::join!(
             server.serve(router.into_make_service()),
             drain,
-            self.certificate.counted(metrics).follow(stop.clone()),
-            self.handshake.watch(self.address, stop.clone()),
+            self.certificate.counted(metrics).follow(closing.clone()),
+            self.handshake.watch(self.address, closing.clone()),
         );
         if let Err(error) = outcome {
             tracing::error!(%error, "the admission webhooks ended");
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,8 +106,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         webhooks: webhooks.as_ref().map(Webhooks::check),
     };
     listeners::serve(&args, &metrics, vitals, telemetry, &stop, &tasks).await?;
-    // They go on while running passes end: the API server may not know other replicas yet.
-    let closing = webhooks::serve(webhooks, &args, (&hub, &engaged), &metrics, &tasks);
+    let reviews = webhooks::serve(webhooks, &args, (&hub, &engaged), &metrics, &stop);
 
     let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
     let events = tokio::spawn(writer.run(hub.client()));
@@ -131,10 +130,13 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         }
     };
     stop.cancel();
-    closing.cancel();
     publisher.flush(FLUSH).await;
     events.abort();
     seat.give_up().await;
+    if let Some(reviews) = reviews.filter(|_| outcome.is_ok()) {
+        // They go on for a while: the API server may not know yet that this replica goes. They look up on the hub.
+        let _ = reviews.await;
+    }
     tasks.close();
     // Listeners end with the token; nothing of theirs is worth waiting longer for.
     let _ =

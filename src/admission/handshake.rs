@@ -106,7 +106,8 @@ fn reachable(listener: SocketAddr) -> Vec<SocketAddr> {
     .to_vec()
 }
 
-fn connector() -> Result<TlsConnector, rustls::Error> {
+/// Connects to a listener of one's own, whoever issued its certificate.
+pub(super) fn connector() -> Result<TlsConnector, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?

@@ -143,25 +143,12 @@ impl Service {
     async fn serve(&self, request: Request) -> Response {
         let _timed = self.metrics.started();
         let deadline = Instant::now() + budget(request.uri().query());
-        let late = || Answer::error(504, "the review took too long and was given up");
         let read = tokio::time::timeout_at(deadline, self.read(request)).await;
         let (answer, pending) = match read {
             Ok(Ok(pending)) => {
-                let judged = AssertUnwindSafe(self.hook.answer(&self.lookup, &pending.request));
-                let judged = tokio::time::timeout_at(deadline, judged.catch_unwind()).await;
-                let answer = match judged {
-                    Ok(Ok(answer)) => answer,
-                    Ok(Err(_)) => {
-                        self.metrics.panicked();
-                        let hook = self.hook.path();
-                        tracing::error!(hook, "a review panicked; this is a bug");
-                        Answer::error(
-                            500,
-                            "the review panicked; this is a bug, the operator's log has its trace",
-                        )
-                    }
-                    Err(_) => late(),
-                };
+                // The look-ups make it large.
+                let judged = Box::pin(self.hook.answer(&self.lookup, &pending.request));
+                let answer = self.guarded(deadline, judged).await;
                 (answer, Some(pending))
             }
             Ok(Err(answer)) => (answer, None),
@@ -173,6 +160,24 @@ impl Service {
         let response = Json(answer.into_review(request)).into_response();
         self.metrics.answered(response.status().as_u16(), result);
         response
+    }
+
+    /// The answer in time, whatever happens: one that panics is refused like one that takes too long.
+    async fn guarded(&self, deadline: Instant, judged: impl Future<Output = Answer>) -> Answer {
+        let judged = AssertUnwindSafe(judged).catch_unwind();
+        match tokio::time::timeout_at(deadline, judged).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => {
+                self.metrics.panicked();
+                let hook = self.hook.path();
+                tracing::error!(hook, "a review panicked; this is a bug");
+                Answer::error(
+                    500,
+                    "the review panicked; this is a bug, the operator's log has its trace",
+                )
+            }
+            Err(_) => late(),
+        }
     }
 
     async fn read(&self, request: Request) -> Result<Pending, Answer> {
@@ -243,6 +248,10 @@ async fn collect(body: Body) -> Result<bytes::Bytes, Answer> {
             format!("the body cannot be read: {error}"),
         )),
     }
+}
+
+fn late() -> Answer {
+    Answer::error(504, "the review took too long and was given up")
 }
 
 fn too_large() -> Answer {

@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use target_registry::{Cluster, Registry};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::{Lookup, OpenError, Webhooks},
@@ -21,20 +22,20 @@ pub async fn open(args: &RunArgs) -> Result<Option<Webhooks>, OpenError> {
     Ok(Some(webhooks))
 }
 
-/// Serves on `tasks`, until the token that is returned is cancelled. `engaged` is filled once this replica leads.
+/// Serves until a little after `stop`; the task that is returned ends with the last answer. `engaged` is filled once
+/// this replica leads.
 pub fn serve(
     webhooks: Option<Webhooks>,
     args: &RunArgs,
     (hub, engaged): (&Cluster, &Arc<OnceLock<Registry>>),
     metrics: &Metrics,
-    tasks: &TaskTracker,
-) -> CancellationToken {
-    let closing = CancellationToken::new();
-    if let Some(webhooks) = webhooks {
-        let lookup = Lookup::new(hub.client(), &args.clusters_namespace, Arc::clone(engaged))
-            .authorize_use(args.authorize_target_use);
-        let (metrics, closing) = (metrics.clone(), closing.clone());
-        tasks.spawn(async move { webhooks.serve(lookup, &metrics, closing).await });
-    }
-    closing
+    stop: &CancellationToken,
+) -> Option<JoinHandle<()>> {
+    let webhooks = webhooks?;
+    let lookup = Lookup::new(hub.client(), &args.clusters_namespace, Arc::clone(engaged))
+        .authorize_use(args.authorize_target_use);
+    let (metrics, stop) = (metrics.clone(), stop.clone());
+    Some(tokio::spawn(async move {
+        webhooks.serve(lookup, &metrics, stop).await;
+    }))
 }

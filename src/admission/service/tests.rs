@@ -472,6 +472,38 @@ async fn an_object_of_wrong_types_passes_the_mutating_webhook_to_meet_the_schema
     assert_eq!(answer["allowed"], true, "{answer}");
 }
 
+/// Neither the server nor the connection ends with it, and the API server reads why.
+#[tokio::test]
+async fn a_review_that_panics_is_refused_and_counted_and_the_next_one_is_answered() {
+    let metrics = Metrics::new().unwrap();
+    let hook = Hook::ValidateGlance;
+    let service = Service {
+        hook,
+        lookup: lookup(NOTHING),
+        metrics: metrics.webhook(hook.path()),
+        bodies: Arc::new(Semaphore::new(BODIES)),
+    };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let answer = service
+        .guarded(deadline, async { panic!("a bug") })
+        .await
+        .into_review(None);
+    let answer = serde_json::to_value(answer).unwrap();
+    assert_eq!(answer["response"]["allowed"], false);
+    let status = &answer["response"]["status"];
+    assert_eq!(
+        (&status["code"], &status["reason"]),
+        (&json!(500), &json!("InternalError"))
+    );
+    let text = metrics.encode();
+    let panics = "controller_runtime_webhook_panics_total 1";
+    assert!(text.contains(panics), "{text}");
+
+    let create = review("CREATE", &Value::Null, &minimal_glance("images"));
+    let response = service.serve(post(hook.path(), create.to_string())).await;
+    assert_eq!(response.status(), 200);
+}
+
 #[rstest]
 #[case(None, 9000)]
 #[case(Some("timeout=1s"), 900)]
