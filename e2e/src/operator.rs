@@ -221,6 +221,11 @@ impl Running {
         Ok(self.process.stop(patience::seconds(35))?)
     }
 
+    /// Asks it to end and does not wait.
+    pub fn ask_to_stop(&mut self) {
+        self.process.signal(Signal::TERM);
+    }
+
     /// Kills it without a word.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()?;

@@ -6,8 +6,14 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::{
-    audit::account, cluster::Cluster, expect::Object, fleet::Fleet, operator::Operator,
-    registration, scenario::Scenario, webhooks::Webhooks,
+    audit::account,
+    cluster::Cluster,
+    expect::Object,
+    fleet::Fleet,
+    operator::{Operator, Running},
+    registration,
+    scenario::Scenario,
+    webhooks::Webhooks,
 };
 
 /// A corner.
@@ -15,6 +21,29 @@ use crate::{
 pub struct Site<'f> {
     fleet: &'f Fleet,
     namespace: String,
+}
+
+/// A corner with webhooks, not registered yet.
+#[derive(Debug)]
+pub struct Reviewed<'f> {
+    /// The corner.
+    pub site: Site<'f>,
+    /// Its webhooks.
+    pub webhooks: Webhooks,
+    /// The namespace that they are asked about.
+    pub namespace: String,
+}
+
+// === impl Reviewed ===
+
+impl Reviewed<'_> {
+    /// Starts the operator and registers the webhooks with the hub.
+    pub async fn start(&self) -> Result<Running> {
+        let operator = self.webhooks.on(self.site.operator().await?);
+        let running = operator.start().await?;
+        self.webhooks.register(self.site.hub()).await?;
+        Ok(running)
+    }
 }
 
 // === impl Site ===
@@ -65,8 +94,13 @@ impl<'f> Site<'f> {
 
     /// The operator of this corner, under its chart's rights, not started yet.
     pub async fn operator(&self) -> Result<Operator> {
+        self.operator_with(&json!({})).await
+    }
+
+    /// The same with values for the chart.
+    pub async fn operator_with(&self, values: &Value) -> Result<Operator> {
         let folder = self.fleet.folder().path();
-        let operator = Operator::install(self.hub(), &self.namespace, folder).await?;
+        let operator = Operator::install_with(self.hub(), &self.namespace, folder, values).await?;
         Ok(operator
             .arg(&format!("--namespace={}", self.namespace))
             .arg(&format!(
@@ -88,6 +122,22 @@ impl<'f> Site<'f> {
             return Ok(None);
         }
         Webhooks::prepare(namespace, self.fleet.folder().path()).map(Some)
+    }
+
+    /// Opens a corner whose operator serves webhooks that are registered; nothing where the hub cannot reach this
+    /// machine. They are asked about a namespace of their own, on whose objects the operator does not act.
+    pub async fn reviewed(fleet: &'f Fleet, name: &str) -> Result<Option<Reviewed<'f>>> {
+        let site = Self::open(fleet, name).await?;
+        let namespace = format!("{}-held", site.namespace());
+        let Some(webhooks) = site.webhooks_for(&namespace)? else {
+            return Ok(None);
+        };
+        site.hub().namespace(&namespace).await?;
+        Ok(Some(Reviewed {
+            site,
+            webhooks,
+            namespace,
+        }))
     }
 
     /// A kubeconfig of a target under the access chart's rights, for the namespace of

@@ -1,17 +1,17 @@
-//! The admission webhooks of one installation: the registration that its chart makes, pointed at the operator on this
+//! The admission webhooks of one installation: the registration that its chart renders, pointed at the operator on this
 //! machine, and the certificate that the operator serves.
 //!
-//! Only objects of the installation's own namespace are reviewed, so that tests do not see each other.
+//! Everything but the address is the chart's, so a mistake in it fails here. Only objects of the installation's own namespace are reviewed, so that tests do not see each other.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use kube::api::PostParams;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
     certificates::Authority,
+    charts,
     cluster::{Cluster, code, told},
     expect::eventually,
     operator::Operator,
@@ -20,8 +20,8 @@ use crate::{
 
 /// Names under which the API server may reach the operator.
 const NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
-/// API group of both kinds.
-const GROUP: &str = "glance.openstack.c5c3.io";
+/// The chart, and the base of the names that it makes.
+const CHART: &str = "glance-operator";
 
 /// Webhooks to be.
 #[derive(Debug)]
@@ -93,13 +93,29 @@ impl Webhooks {
     }
 
     /// What the chart registers, for this operator.
-    pub fn configurations(&self) -> [Value; 2] {
-        ["Mutating", "Validating"].map(|kind| self.configuration(kind))
+    pub async fn configurations(&self) -> Result<Vec<Value>> {
+        let release = format!("{CHART}-{}", self.namespace);
+        let certificate =
+            json!({ "mode": "existing", "secretName": "webhooks", "caBundle": self.bundle() });
+        let values = json!({ "webhookCertificate": certificate });
+        let all = charts::render(CHART, &release, &self.namespace, &values).await?;
+        let service = all
+            .iter()
+            .find(|manifest| manifest["kind"] == "Service")
+            .context("the chart renders no Service")?;
+        let is_configuration = |manifest: &&Value| {
+            let kind = manifest["kind"].as_str().unwrap_or_default();
+            kind.ends_with("WebhookConfiguration")
+        };
+        let configurations = all.iter().filter(is_configuration);
+        configurations
+            .map(|configuration| self.pointed_here(configuration, service))
+            .collect()
     }
 
     /// Registers them and waits until the API server asks.
     pub async fn register(&self, hub: &Cluster) -> Result<()> {
-        for configuration in self.configurations() {
+        for configuration in self.configurations().await? {
             hub.apply(&configuration).await?;
         }
         // A name that no schema refuses.
@@ -118,43 +134,41 @@ impl Webhooks {
 
     /// Takes the registration back.
     pub async fn unregister(&self, hub: &Cluster) -> Result<()> {
-        for configuration in self.configurations() {
+        for configuration in self.configurations().await? {
             hub.delete(&configuration).await?;
         }
         Ok(())
     }
 
-    fn configuration(&self, kind: &str) -> Value {
-        let verb = if kind == "Mutating" {
-            "mutate"
-        } else {
-            "validate"
-        };
-        let webhook = |resource: &str| {
-            let path = format!("{verb}-glance-openstack-c5c3-io-v1alpha1-{resource}");
-            json!({
-                "name": format!("{}{resource}.kb.io", &verb[..1]),
-                "admissionReviewVersions": ["v1"],
-                "clientConfig": {
-                    "url": format!("https://127.0.0.1:{}/{path}", self.port),
-                    "caBundle": BASE64_STANDARD.encode(self.bundle()),
-                },
-                "failurePolicy": "Fail",
-                "sideEffects": "None",
-                "matchConditions": [{ "name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)" }],
-                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": self.namespace } },
-                "rules": [{
-                    "apiGroups": [GROUP], "apiVersions": ["v1alpha1"],
-                    "operations": ["CREATE", "UPDATE"], "resources": [format!("{resource}s")],
-                }],
-            })
-        };
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": format!("{kind}WebhookConfiguration"),
-            "metadata": { "name": format!("glance-operator-{}-{}", self.namespace, kind.to_lowercase()) },
-            "webhooks": [webhook("glance"), webhook("glancebackend")],
-        })
+    /// A configuration of the chart whose webhooks are reached on this machine and not through the chart's Service, and
+    /// are asked about one namespace only.
+    fn pointed_here(&self, configuration: &Value, service: &Value) -> Result<Value> {
+        let mut configuration = configuration.clone();
+        let webhooks = configuration["webhooks"].as_array_mut();
+        for webhook in webhooks.context("a configuration without webhooks")? {
+            let client = &mut webhook["clientConfig"];
+            let target = client["service"].take();
+            for field in ["name", "namespace"] {
+                ensure!(
+                    target[field] == service["metadata"][field],
+                    "the webhooks are not behind the chart's Service: {target}"
+                );
+            }
+            let port = target["port"].as_u64().unwrap_or(443);
+            let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+            ensure!(
+                ports.clone().any(|known| known["port"] == port),
+                "the chart's Service has no port {port}"
+            );
+            let path = target["path"]
+                .as_str()
+                .context("a webhook without a path")?;
+            let url = format!("https://127.0.0.1:{}{path}", self.port);
+            *client = json!({ "url": url, "caBundle": client["caBundle"] });
+            webhook["namespaceSelector"] =
+                json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
+        }
+        Ok(configuration)
     }
 }
 
@@ -175,4 +189,31 @@ pub async fn dry_run(
         ..PostParams::default()
     };
     api.create(&params, &object).await
+}
+
+/// The same, and the warnings that came with the answer.
+pub async fn warnings(cluster: &Cluster, manifest: &Value) -> Result<Vec<String>> {
+    let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
+    let api: Api<kube::api::DynamicObject> = cluster.any(
+        text("/apiVersion").unwrap_or_default(),
+        text("/kind").unwrap_or_default(),
+        text("/metadata/namespace"),
+    );
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let request = kube::core::Request::new(api.resource_url());
+    let request = request.create(&params, manifest.to_string().into_bytes())?;
+    let (parts, body) = request.into_parts();
+    let request = http::Request::from_parts(parts, kube::client::Body::from(body));
+    let response = cluster.client().send(request).await?;
+    ensure!(response.status().is_success(), "{}", response.status());
+    let values = response.headers().get_all("warning").into_iter();
+    // `299 - "text"`, quotes and backslashes in it escaped.
+    let texts = values.map(|value| {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        text.replace("\\\"", "\"")
+    });
+    Ok(texts.collect())
 }

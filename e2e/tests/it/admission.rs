@@ -132,27 +132,23 @@ fn every_case_ends_as_the_list_says() {
 #[test]
 fn every_case_ends_as_the_list_says_with_webhooks() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "judged").await?;
         // The operator acts on the objects of its own namespace: in another one they hold still.
-        let namespace = format!("{}-cases", site.namespace());
-        let Some(webhooks) = site.webhooks_for(&namespace)? else {
+        let Some(reviewed) = Site::reviewed(fleet, "judged").await? else {
             return Ok(());
         };
-        let hub = site.hub();
-        hub.namespace(&namespace).await?;
-        let _operator = webhooks.on(site.operator().await?).start().await?;
-        webhooks.register(hub).await?;
+        let (hub, namespace) = (reviewed.site.hub(), reviewed.namespace.as_str());
+        let _operator = reviewed.start().await?;
         let cases = cases::all();
         let cases = cases
             .iter()
             .filter(|case| case.setup != Setup::WithoutWebhooks);
         let mut complaints = Vec::new();
         for case in cases {
-            if let Some(complaint) = complaint(hub, &namespace, true, case).await? {
+            if let Some(complaint) = complaint(hub, namespace, true, case).await? {
                 complaints.push(format!("{}: {complaint}", case.name));
             }
         }
-        webhooks.unregister(hub).await?;
+        reviewed.webhooks.unregister(hub).await?;
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
         Ok(())
     });

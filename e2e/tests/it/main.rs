@@ -83,3 +83,5 @@ mod visible;
 mod webhooks;
 #[cfg(test)]
 mod webhooks_load;
+#[cfg(test)]
+mod webhooks_targets;

@@ -114,16 +114,11 @@ fn defaults_are_stored_once_and_explicit_values_survive_every_later_write() {
 #[test]
 fn an_outage_holds_up_writes_of_our_specs_and_nothing_else() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "outage").await?;
-        let namespace = format!("{}-held", site.namespace());
-        let ns = namespace.as_str();
-        let Some(webhooks) = site.webhooks_for(ns)? else {
+        let Some(reviewed) = Site::reviewed(fleet, "outage").await? else {
             return Ok(());
         };
-        let hub = site.hub();
-        hub.namespace(ns).await?;
-        let running = webhooks.on(site.operator().await?).start().await?;
-        webhooks.register(hub).await?;
+        let (hub, ns) = (reviewed.site.hub(), reviewed.namespace.as_str());
+        let running = reviewed.start().await?;
         hub.apply(&backend(ns, "images", "fast", true)).await?;
         hub.apply(&backend(ns, "images", "going", false)).await?;
         let held = json!({ "metadata": { "finalizers": ["example.org/held"] } });
@@ -156,30 +151,31 @@ fn an_outage_holds_up_writes_of_our_specs_and_nothing_else() {
             Object::backend(hub, ns, name).is_gone(seconds(10)).await?;
         }
         hub.secret(ns, "not-ours", &[("a", "b")]).await?;
-        hub.apply(&backend(site.namespace(), "images", "elsewhere", false))
-            .await?;
+        hub.apply(&backend(
+            reviewed.site.namespace(),
+            "images",
+            "elsewhere",
+            false,
+        ))
+        .await?;
 
         // And when somebody answers again, so do the writes.
-        let _running = webhooks.on(site.operator().await?).start().await?;
+        let _running = reviewed.start().await?;
         eventually(seconds(30), "a write to pass", async || {
             dry_run(hub, &backend(ns, "images", "new", false)).await
         })
         .await?;
-        webhooks.unregister(hub).await
+        reviewed.webhooks.unregister(hub).await
     });
 }
 
 #[test]
 fn an_object_from_before_the_rules_can_be_changed_elsewhere_and_deleted() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "before").await?;
-        let namespace = format!("{}-old", site.namespace());
-        let ns = namespace.as_str();
-        let Some(webhooks) = site.webhooks_for(ns)? else {
+        let Some(reviewed) = Site::reviewed(fleet, "before").await? else {
             return Ok(());
         };
-        let hub = site.hub();
-        hub.namespace(ns).await?;
+        let (hub, ns) = (reviewed.site.hub(), reviewed.namespace.as_str());
         let name = "n".repeat(44);
         let mut old = e2e::scenario::Scenario::new(ns, &name)
             .with(
@@ -195,8 +191,7 @@ fn an_object_from_before_the_rules_can_be_changed_elsewhere_and_deleted() {
         hub.create(&first).await?;
         hub.create(&backend(ns, "images", "second", true)).await?;
 
-        let _running = webhooks.on(site.operator().await?).start().await?;
-        webhooks.register(hub).await?;
+        let _running = reviewed.start().await?;
         let glance = (kinds::GLANCE, ns, name.as_str());
         merge(
             hub,
@@ -234,23 +229,18 @@ fn an_object_from_before_the_rules_can_be_changed_elsewhere_and_deleted() {
         api.delete(&name, &DeleteParams::default()).await?;
         merge(hub, glance, json!({ "metadata": { "finalizers": null } })).await?;
         Object::glance(hub, ns, &name).is_gone(seconds(10)).await?;
-        webhooks.unregister(hub).await
+        reviewed.webhooks.unregister(hub).await
     });
 }
 
 #[test]
 fn a_refusal_has_code_reason_and_causes_for_tools_to_read() {
     run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "causes").await?;
-        let namespace = format!("{}-told", site.namespace());
-        let ns = namespace.as_str();
-        let Some(webhooks) = site.webhooks_for(ns)? else {
+        let Some(reviewed) = Site::reviewed(fleet, "causes").await? else {
             return Ok(());
         };
-        let hub = site.hub();
-        hub.namespace(ns).await?;
-        let running = webhooks.on(site.operator().await?).start().await?;
-        webhooks.register(hub).await?;
+        let (hub, ns) = (reviewed.site.hub(), reviewed.namespace.as_str());
+        let running = reviewed.start().await?;
         let mut bad = backend(ns, "images", "default", false);
         bad["spec"]["extraOptions"] = json!({ "s3_store_host": "x", "a-b": "y" });
         let error = dry_run(hub, &bad).await.err().context("admitted")?;
@@ -290,7 +280,7 @@ fn a_refusal_has_code_reason_and_causes_for_tools_to_read() {
             .await?;
         ensure!(denied >= Some(2.0), "{denied:?}");
         ensure!(running.health("/readyz/webhook").await? == "ok");
-        webhooks.unregister(hub).await
+        reviewed.webhooks.unregister(hub).await
     });
 }
 
