@@ -7,6 +7,7 @@ use e2e::{
     audit::Audit,
     bed::run,
     children,
+    cluster::Cluster,
     expect::{Object, Wanted, always, condition, eventually},
     fleet::Fleet,
     kinds,
@@ -16,6 +17,7 @@ use e2e::{
     site::Site,
     witness::Witness,
 };
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 const UNAVAILABLE: &str = "TargetClusterUnavailable";
@@ -185,6 +187,96 @@ fn with_a_hundred_registrations_a_fifth_of_them_dead_a_new_process_works_at_once
         // The promise is five seconds on a machine that does nothing else. A black hole takes five seconds, and whoever
         // waited for one would take as much longer.
         assert!(took[0] < took[1] * 2 + seconds(3), "{took:?}");
+        Ok(())
+    });
+}
+
+/// Makes a change and waits until it is done; how long that took.
+async fn changed(
+    site: &Site<'_>,
+    edge: &Cluster,
+    name: &str,
+    most: u32,
+) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let patch = json!({ "spec": { "autoscaling": {
+        "minReplicas": 2, "maxReplicas": most, "targetCPUUtilization": 80,
+    } } });
+    site.hub()
+        .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()))
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Object::new(edge, kinds::AUTOSCALER, site.namespace(), name)
+        .satisfies(seconds(60), "to be as asked for", |found| {
+            let now = &found.data["spec"]["maxReplicas"];
+            (*now == json!(most)).then_some(()).ok_or(now.to_string())
+        })
+        .await?;
+    Ok(begun.elapsed())
+}
+
+#[test]
+fn two_hundred_glances_on_a_dead_cluster_take_nothing_from_five_on_another() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "crowd").await?;
+        let (edge, far) = (fleet.cluster("edge-1")?, fleet.cluster("edge-2")?);
+        let hole = Line::to(far).await?;
+        hole.fail(Fault::BlackHole);
+        let through = hole.kubeconfig(&site.kubeconfig(far).await?);
+        let (ns, scope) = (site.clusters_namespace(), Some(site.namespace()));
+        registration::register(site.hub(), &ns, "dead", &through, scope).await?;
+        site.register("edge-1").await?;
+        let operator = site.operator().await?;
+        let _running = operator.start().await?;
+        let names: Vec<_> = (0..5).map(|index| format!("near-{index}")).collect();
+        for name in &names {
+            let store = format!("{name}-s3");
+            let near = site.scenario(name).on("edge-1").backend(&store, true);
+            let scaled = json!({ "minReplicas": 2, "maxReplicas": 4, "targetCPUUtilization": 80 });
+            site.apply(&near.with("autoscaling", scaled)).await?;
+        }
+        for name in &names {
+            site.glance(name).is_ready(seconds(90)).await?;
+        }
+        let mut without = Duration::ZERO;
+        for name in &names {
+            without = without.max(changed(&site, edge, name, 5).await?);
+        }
+        let crowd = (0..200).map(|index| {
+            let glance = site
+                .scenario(&format!("dead-{index:03}"))
+                .on("dead")
+                .glance();
+            let hub = site.hub();
+            async move { hub.apply(&glance).await }
+        });
+        futures::future::try_join_all(crowd).await?;
+        let mut with = Duration::ZERO;
+        for name in &names {
+            with = with.max(changed(&site, edge, name, 6).await?);
+        }
+        let unavailable = Wanted::of("SecretsReady").reason(UNAVAILABLE);
+        for index in 0..200 {
+            let name = format!("dead-{index:03}");
+            site.glance(&name)
+                .condition(seconds(60), unavailable)
+                .await?;
+        }
+        // Longer than the pause after which each of them is looked at once more.
+        let mark = site.hub().audit().map(Audit::mark).transpose()?;
+        tokio::time::sleep(Duration::from_secs(17)).await;
+        if let (Some(audit), Some(mark)) = (site.hub().audit(), mark) {
+            let mut asked = audit.requests_by(&operator.user(), mark)?;
+            asked.retain(|request| request.name.starts_with("dead-"));
+            assert!(asked.is_empty(), "they rest: {asked:#?}");
+        }
+        for name in &names {
+            with = with.max(changed(&site, edge, name, 7).await?);
+        }
+        eprintln!(
+            "slowest change on a healthy cluster: {without:?}, beside 200 Glances on a dead one {with:?}"
+        );
+        assert!(with < (without * 3).max(seconds(5)), "{with:?} {without:?}");
         Ok(())
     });
 }

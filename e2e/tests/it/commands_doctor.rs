@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e::{
+    assets::Neighbour,
     bed::run,
     cluster::Cluster,
     commands::Commands,
@@ -383,6 +384,49 @@ fn faults_of_a_target_are_found_and_cured() {
                 site.hub().delete(&secret).await
             })
             .await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn kinds_that_a_cluster_lacks_are_named_with_the_command_that_brings_them() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "dockind").await?;
+        let bare = fleet.another("kindless", false).await?;
+        site.register_as("kindless", bare.cluster()).await?;
+        let user = Commands::of(&site).await?;
+        let capabilities = async || {
+            let output = user.clusters(&["doctor", "kindless", "-o", "json"]).await?;
+            let report = output.json()?;
+            let checks = report["items"][0]["checks"].as_array().cloned();
+            let mut checks = checks.unwrap_or_default().into_iter();
+            let found = checks.find(|check| check["check"] == "capabilities");
+            found.with_context(|| output.to_string())
+        };
+        let unasked = capabilities().await?;
+        ensure!(unasked["result"] == "ok", "nobody needs it: {unasked}");
+
+        let route = json!({ "parentRef": { "name": "edge" }, "hostname": "images.example.org" });
+        let scenario = site
+            .scenario("routed")
+            .on("kindless")
+            .with("gateway", route);
+        site.hub().apply(&scenario.glance()).await?;
+        let found = capabilities().await?;
+        let detail = found["detail"].as_str().unwrap_or_default();
+        let remedy = found["remedy"].as_str().unwrap_or_default();
+        ensure!(found["result"] == "failed", "{found}");
+        ensure!(detail.contains("HTTPRoute"), "{found}");
+        ensure!(
+            remedy.contains("kubectl") && remedy.contains("gateway-api/releases"),
+            "{found}"
+        );
+
+        // The command fetches from the project's page; what it brings is installed here instead.
+        let definitions = tokio::task::spawn_blocking(|| Neighbour::GatewayApi.crds()).await??;
+        bare.cluster().install(&definitions).await?;
+        let cured = capabilities().await?;
+        ensure!(cured["result"] == "ok", "{cured}");
         Ok(())
     });
 }

@@ -76,6 +76,17 @@ fn installations() -> Vec<(&'static str, Value)> {
             }),
         ),
         (
+            "names that look like numbers, labels that the chart sets as well",
+            json!({
+                "nameOverride": "34", "fullnameOverride": "null", "serviceAccount": { "name": "12" },
+                "pod": { "labels": { "app.kubernetes.io/name": "other", "tier": "7" } },
+                "monitoring": { "serviceMonitor": on },
+                "serviceMonitorLabels": { "app.kubernetes.io/instance": "prometheus" },
+                "dashboard": { "enabled": true, "labels": { "app.kubernetes.io/managed-by": "people" } },
+                "alerts": { "enabled": true, "labels": { "app.kubernetes.io/name": "true" } },
+            }),
+        ),
+        (
             "authority",
             json!({ "webhookCertificate": { "mode": "ca" } }),
         ),
@@ -129,6 +140,14 @@ fn accesses(namespace: &str) -> Vec<(&'static str, Value)> {
             with(json!({ "profile": "shared", "authDelegatorBinding": true })),
         ),
         ("cluster-wide", json!({ "clusterWide": true })),
+        (
+            "names that look like numbers",
+            with(json!({ "serviceAccount": { "name": "77" }, "renewCredentials": true })),
+        ),
+        (
+            "labels that the chart sets as well",
+            with(json!({ "namespaceLabels": { "app.kubernetes.io/name": "images" } })),
+        ),
         (
             "confined",
             with(

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
+    assets::Component,
     audit::Audit,
     bed::run,
     cluster::Cluster,
@@ -40,7 +41,8 @@ const UP: &str = "glance_operator_target_cluster_up";
 struct Stage<'f> {
     site: Site<'f>,
     edge: &'f Cluster,
-    far: &'f Cluster,
+    /// Where the clusters that fail lead to.
+    fars: [&'f Cluster; 5],
     lines: Vec<Line>,
     operator: Operator,
     running: Running,
@@ -71,10 +73,9 @@ fn most(replicas: u32) -> Value {
 // === impl Stage ===
 
 impl<'f> Stage<'f> {
-    async fn open(fleet: &'f Fleet) -> Result<Self> {
-        let site = Site::open(fleet, "outage").await?;
+    async fn open(fleet: &'f Fleet, name: &str, fars: [&'f Cluster; 5]) -> Result<Self> {
+        let site = Site::open(fleet, name).await?;
         let edge = fleet.cluster("edge-1")?;
-        let far = fleet.cluster("edge-2")?;
         let operator = site
             .operator()
             .await?
@@ -82,9 +83,10 @@ impl<'f> Stage<'f> {
             .arg("--target-first-retry=300ms");
         let running = operator.start().await?;
         site.register("edge-1").await?;
-        let kubeconfig = site.kubeconfig(far).await?;
         let mut lines = Vec::new();
-        for name in FAILING {
+        for (name, far) in FAILING.into_iter().zip(fars) {
+            far.namespace(site.namespace()).await?;
+            let kubeconfig = site.kubeconfig(far).await?;
             let line = Line::to(far).await?;
             let through = line.kubeconfig(&kubeconfig);
             let (ns, scope) = (site.clusters_namespace(), Some(site.namespace()));
@@ -102,7 +104,8 @@ impl<'f> Stage<'f> {
             let mut children = site.hub();
             if !target.is_empty() {
                 scenario = scenario.on(target);
-                children = if target == "edge-1" { edge } else { far };
+                let index = FAILING.iter().position(|name| *name == target);
+                children = index.map_or(edge, |index| fars[index]);
             }
             let scenario = scenario.with("autoscaling", scaled.clone());
             scenario.apply(site.hub(), children).await?;
@@ -113,7 +116,7 @@ impl<'f> Stage<'f> {
         Ok(Self {
             site,
             edge,
-            far,
+            fars,
             lines,
             operator,
             running,
@@ -125,7 +128,10 @@ impl<'f> Stage<'f> {
         match name {
             "here" => self.site.hub(),
             "near" => self.edge,
-            _ => self.far,
+            name => {
+                let index = FAILING.iter().position(|failing| *failing == name);
+                self.fars[index.unwrap()]
+            }
         }
     }
 
@@ -222,11 +228,23 @@ impl<'f> Stage<'f> {
     /// Changes a Service of a Glance behind the operator's back.
     async fn drift(&self, name: &str) {
         let patch = json!({ "spec": { "selector": { "app.kubernetes.io/instance": "drifted" } } });
-        merge(self.far, kinds::SERVICE, self.site.namespace(), name, patch).await;
+        merge(
+            self.cluster(name),
+            kinds::SERVICE,
+            self.site.namespace(),
+            name,
+            patch,
+        )
+        .await;
     }
 
     async fn repaired(&self, name: &str, limit: Duration) -> Result<()> {
-        let service = Object::new(self.far, kinds::SERVICE, self.site.namespace(), name);
+        let service = Object::new(
+            self.cluster(name),
+            kinds::SERVICE,
+            self.site.namespace(),
+            name,
+        );
         service
             .satisfies(limit, "to be repaired", |found| {
                 let now = &found.data["spec"]["selector"]["app.kubernetes.io/instance"];
@@ -240,7 +258,8 @@ impl<'f> Stage<'f> {
 #[test]
 fn whatever_happens_to_five_of_six_clusters_the_sixth_and_the_hub_are_served_as_ever() {
     run(async |fleet: &Fleet| {
-        let mut stage = Stage::open(fleet).await?;
+        let far = fleet.cluster("edge-2")?;
+        let mut stage = Stage::open(fleet, "outage", [far; 5]).await?;
         let without = stage.changes(3).await?;
         eprintln!("without a failure {without:?}");
         for (what, fault, lost) in FAULTS {
@@ -328,6 +347,63 @@ fn whatever_happens_to_five_of_six_clusters_the_sixth_and_the_hub_are_served_as_
             Ok(())
         })
         .await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn control_planes_that_stop_in_their_tracks_hold_up_no_other_cluster() {
+    run(async |fleet: &Fleet| {
+        let (first, second) = tokio::try_join!(
+            fleet.another("stopped-1", false),
+            fleet.another("stopped-2", false)
+        )?;
+        let (one, two) = (first.cluster(), second.cluster());
+        let mut stage = Stage::open(fleet, "stopped", [one, one, two, two, two]).await?;
+        let without = stage.changes(3).await?;
+        let mut with = [Cost {
+            requests: 0,
+            time: Duration::ZERO,
+        }; 2];
+        // Two of six, then five of six.
+        for (plane, names) in [(&first, &FAILING[..2]), (&second, &FAILING[2..])] {
+            let plane = plane.plane().context("a control plane of our own")?;
+            plane.freeze(Component::ApiServer);
+            for name in names {
+                stage.ask_for(name).await;
+            }
+            merge_max(&mut with, stage.changes(2).await?);
+        }
+        for name in FAILING {
+            stage.becomes(name, false).await?;
+        }
+        merge_max(&mut with, stage.changes(1).await?);
+        for plane in [&first, &second].into_iter().filter_map(|m| m.plane()) {
+            plane.thaw(Component::ApiServer);
+        }
+        let thawed = Instant::now();
+        for name in FAILING {
+            // Before the operator knows that it is back, or nearly so.
+            stage.drift(name).await;
+        }
+        for name in FAILING {
+            stage.becomes(name, true).await?;
+            stage.repaired(name, seconds(90)).await?;
+            stage.ask_for(name).await;
+            stage.has(name, seconds(60)).await?;
+        }
+        eprintln!(
+            "2 and 5 of 6 clusters stopped: {with:?}, without {without:?}, ratios {:.1} and {:.1}, all well {:?} after the end",
+            with[0].time.as_secs_f64() / without[0].time.as_secs_f64(),
+            with[1].time.as_secs_f64() / without[1].time.as_secs_f64(),
+            thawed.elapsed(),
+        );
+        for (with, without) in with.iter().zip(without) {
+            assert!(with.requests <= without.requests, "{with:?} {without:?}");
+            // One call to a cluster that does not answer takes ten seconds.
+            let noise = (without.time * 3).max(seconds(5));
+            assert!(with.time < noise, "{with:?} {without:?}");
+        }
         Ok(())
     });
 }
