@@ -112,7 +112,7 @@ pub struct RunArgs {
     pub leader_elect: bool,
 
     /// Namespace of that Lease; the operator's own namespace when empty
-    #[arg(long, default_value = "", value_name = "NAMESPACE")]
+    #[arg(long, default_value = "", value_name = "NAMESPACE", value_parser = value::namespace)]
     pub leader_election_namespace: String,
 
     /// How long the others wait for a leader that is silent; whole seconds
@@ -145,11 +145,11 @@ pub struct RunArgs {
     pub sync_period: Duration,
 
     /// Watch only this namespace of the hub; all when empty
-    #[arg(long, default_value = "", value_name = "NAMESPACE")]
+    #[arg(long, default_value = "", value_name = "NAMESPACE", value_parser = value::namespace)]
     pub namespace: String,
 
     /// Namespace that holds the registrations of target clusters; empty switches them off
-    #[arg(long, default_value = "c5c3-clusters", value_name = "NAMESPACE")]
+    #[arg(long, default_value = "c5c3-clusters", value_name = "NAMESPACE", value_parser = value::namespace)]
     pub clusters_namespace: String,
 
     /// Parallel reconciles per controller; zero or less means 2
@@ -283,12 +283,49 @@ impl RunArgs {
             retry,
         } = self.lease();
         let whole = lease.subsec_nanos() == 0;
-        if whole && lease > renew && renew > retry {
-            return Ok(());
+        if !(whole && lease > renew && renew > retry) {
+            let message = "--leader-elect-lease-duration must be whole seconds and longer than \
+                           --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period";
+            return Err(Cli::command().error(ErrorKind::ValueValidation, message));
         }
-        let message = "--leader-elect-lease-duration must be whole seconds and longer than \
-                       --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period";
-        Err(Cli::command().error(ErrorKind::ValueValidation, message))
+        match self.shared_address() {
+            Some((one, other, address)) => {
+                let message = format!("{one} and {other} cannot both be {address}");
+                Err(Cli::command().error(ErrorKind::ValueValidation, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Two listeners that were given one address, which only one can have.
+    fn shared_address(&self) -> Option<(&'static str, &'static str, &str)> {
+        let all = [
+            (
+                "--metrics-bind-address",
+                self.metrics_bind_address.address(),
+            ),
+            (
+                "--health-probe-bind-address",
+                self.health_probe_bind_address.address(),
+            ),
+            (
+                "--webhook-bind-address",
+                self.enable_webhooks
+                    .then_some(self.webhook_bind_address.as_str()),
+            ),
+        ];
+        let mut taken: Vec<(&str, &str)> = Vec::new();
+        for (flag, address) in all {
+            // Port 0 is another one each time.
+            let Some(address) = address.filter(|address| !address.ends_with(":0")) else {
+                continue;
+            };
+            if let Some((one, _)) = taken.iter().find(|(_, other)| *other == address) {
+                return Some((one, flag, address));
+            }
+            taken.push((flag, address));
+        }
+        None
     }
 
     /// The identity given to this hub by hand.

@@ -112,6 +112,21 @@ fn addresses(#[case] arg: &str, #[case] metrics: Listen, #[case] health: Listen)
     assert_eq!(args.health_probe_bind_address, health);
 }
 
+#[test]
+fn listeners_share_what_cannot_clash() {
+    parse(&[
+        "--metrics-bind-address=:0",
+        "--health-probe-bind-address=:0",
+    ])
+    .unwrap();
+    let unused = [
+        "--health-probe-bind-address=:9443",
+        "--enable-webhooks=false",
+    ];
+    parse(&unused).unwrap();
+    parse(&["--metrics-bind-address=0", "--health-probe-bind-address=0"]).unwrap();
+}
+
 #[rstest]
 #[case("0", 2)]
 #[case("-3", 2)]
@@ -146,6 +161,11 @@ fn concurrency_of_nothing_means_two(#[case] value: &str, #[case] expected: usize
 #[case(&["--cluster-domain="], "DNS domain")]
 #[case(&["--cluster-domain=.local"], "DNS domain")]
 #[case(&["--namespace"], "--namespace")]
+#[case(&["--namespace=Bad Name"], "one namespace")]
+#[case(&["--clusters-namespace=a/b"], "one namespace")]
+#[case(&["--leader-election-namespace=-a"], "one namespace")]
+#[case(&["--metrics-bind-address=:8081"], "--health-probe-bind-address cannot both be :8081")]
+#[case(&["--health-probe-bind-address=:9443"], "--webhook-bind-address cannot both be :9443")]
 #[case(&["crds", "leftover"], "leftover")]
 #[case(&["--leader-elect-lease-duration=10s"], "renew-deadline")]
 #[case(&["--leader-elect-renew-deadline=2s"], "retry-period")]

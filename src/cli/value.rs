@@ -22,6 +22,16 @@ pub enum Listen {
     On(String),
 }
 
+impl Listen {
+    /// The address, unless switched off.
+    pub fn address(&self) -> Option<&str> {
+        match self {
+            Self::Off => None,
+            Self::On(address) => Some(address),
+        }
+    }
+}
+
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -72,6 +82,19 @@ pub fn domain(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("expected a DNS domain such as cluster.local".to_owned())
+}
+
+/// The name of a namespace, or nothing.
+pub fn namespace(text: &str) -> Result<String, String> {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = text.len() <= 63
+        && text.chars().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if is_label {
+        return Ok(text.to_owned());
+    }
+    Err("expected the name of one namespace: lower-case letters, digits and dashes".to_owned())
 }
 
 /// The spellings of Go's `strconv.ParseBool`.

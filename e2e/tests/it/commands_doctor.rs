@@ -89,7 +89,11 @@ impl Patient<'_> {
                     Some("ok" | "skipped") | None => Ok(()),
                     _ => {
                         // Another test's Glance may need the same, and came later.
-                        if let Some(remedy) = now["remedy"].as_str().filter(|_| check == "grants") {
+                        let shared = ["grants", "scope"].contains(&check);
+                        if let Some(remedy) = now["remedy"].as_str().filter(|_| shared) {
+                            let ours = waits.iter().any(|verb| remedy.starts_with(verb));
+                            let remedy =
+                                &format!("{remedy}{}", if ours { " --wait=false" } else { "" });
                             self.user.paste(remedy).await?;
                         }
                         Err(anyhow!("{now}"))

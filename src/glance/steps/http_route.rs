@@ -22,8 +22,9 @@ use crate::{
     pipeline::report::{ErrorKind, REQUEUE_ROLLOUT, Report, StepError, Verdict},
 };
 
-/// How soon to ask again for a kind that is not served; the watch that waits for it is usually faster.
-const REPROBE: Duration = Duration::from_mins(1);
+/// How soon to ask again for a kind that is not served. The watch that waits for it is usually faster, but one that
+/// pauses after failures of its own never learns that the kind was away.
+const REPROBE: Duration = Duration::from_secs(10);
 
 /// Applies or deletes the route and reflects its acceptance.
 pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Report<()>, StepError> {

@@ -22,8 +22,8 @@ use super::stage::{Stage, holds, later, on_hub_and_target, says, soon};
 on_hub_and_target!(a_gateway_that_does_not_take_the_route_is_quoted);
 
 const TYPE: &str = "HTTPRouteReady";
-/// The cluster is asked again every ten seconds, and a watch looks every five.
-const NEXT_LOOK: u64 = 25;
+/// The cluster is asked again every ten seconds, and a watch looks every five; a busy API server serves a new group late.
+const NEXT_LOOK: u64 = 45;
 
 fn exposed() -> Value {
     json!({ "parentRef": { "name": "public" }, "hostname": "images.example.org" })
