@@ -74,10 +74,6 @@ fn listen(text: &str) -> Result<Listen, String> {
 
 /// A DNS domain such as `cluster.local`.
 pub fn domain(text: &str) -> Result<String, String> {
-    let is_label = |label: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        (1..=63).contains(&label.len()) && label.chars().all(inner)
-    };
     if text.len() < 200 && text.split('.').all(is_label) {
         return Ok(text.to_owned());
     }
@@ -86,15 +82,17 @@ pub fn domain(text: &str) -> Result<String, String> {
 
 /// The name of a namespace, or nothing.
 pub fn namespace(text: &str) -> Result<String, String> {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_label = text.len() <= 63
-        && text.chars().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-');
-    if is_label {
+    let has_edges = text.starts_with('-') || text.ends_with('-');
+    if text.is_empty() || (is_label(text) && !has_edges) {
         return Ok(text.to_owned());
     }
     Err("expected the name of one namespace: lower-case letters, digits and dashes".to_owned())
+}
+
+/// One part of a DNS name, with dashes anywhere.
+fn is_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&text.len()) && text.chars().all(inner)
 }
 
 /// The spellings of Go's `strconv.ParseBool`.

@@ -259,7 +259,7 @@ impl Router {
 
     /// Whether an event of a Job tells more than that its pods are at work.
     fn is_news_of_job(&self, cluster: &str, job: &DynamicObject, is_gone: bool) -> bool {
-        let key = (cluster.to_owned(), key_of_object(job));
+        let key = (cluster.to_owned(), key_of(job));
         if is_gone {
             self.with_seen(|seen| seen.jobs.remove(&key));
             return true;
@@ -333,12 +333,8 @@ impl Routes for Router {
     }
 }
 
-/// Namespace and name of a CR.
+/// Namespace and name of a CR or of a child.
 pub fn key_of<K: Resource>(object: &K) -> CrKey {
-    (object.namespace().unwrap_or_default(), object.name_any())
-}
-
-fn key_of_object(object: &DynamicObject) -> CrKey {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 

@@ -73,8 +73,11 @@ impl Patient<'_> {
         let remedy = remedy.with_context(|| format!("no remedy: {found}"))?;
         // The doctor looks for himself; whether the operator has looked as well is not asked.
         let waits = ["register", "rotate"].map(|verb| format!("glance-operator clusters {verb} "));
-        let ours = waits.iter().any(|verb| remedy.starts_with(verb));
-        let remedy = format!("{remedy}{}", if ours { " --wait=false" } else { "" });
+        let at_once = |remedy: &str| {
+            let ours = waits.iter().any(|verb| remedy.starts_with(verb));
+            format!("{remedy}{}", if ours { " --wait=false" } else { "" })
+        };
+        let remedy = at_once(remedy);
         let pasted = self.user.paste(&remedy).await?;
         ensure!(
             pasted.code == 0,
@@ -91,10 +94,7 @@ impl Patient<'_> {
                         // Another test's Glance may need the same, and came later.
                         let shared = ["grants", "scope"].contains(&check);
                         if let Some(remedy) = now["remedy"].as_str().filter(|_| shared) {
-                            let ours = waits.iter().any(|verb| remedy.starts_with(verb));
-                            let remedy =
-                                &format!("{remedy}{}", if ours { " --wait=false" } else { "" });
-                            self.user.paste(remedy).await?;
+                            self.user.paste(&at_once(remedy)).await?;
                         }
                         Err(anyhow!("{now}"))
                     }
