@@ -351,6 +351,8 @@ pub fn node_simulator(kubeconfig: &Path, address: &str) -> Vec<String> {
         ),
         ("enable-crds", "Stage"),
         ("node-ip", address),
+        // Without a lease the node lifecycle controller takes a node for lost after 50 seconds, and its pods with it.
+        ("node-lease-duration-seconds", "40"),
         ("server-address", ""),
     ])
 }
