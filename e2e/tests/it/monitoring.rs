@@ -1,8 +1,10 @@
-//! What people watch the operator with: the alert rules under promtool, the dashboard's queries on a
-//! real Prometheus that scrapes a real operator, and the bounds of what is scraped.
+//! What people watch the operator with: the alert rules under promtool, and the dashboard's queries on a
+//! real Prometheus that scrapes a real operator.
+
+mod bounds;
+mod secure;
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -16,7 +18,7 @@ use e2e::{
     expect::{Object, Wanted, eventually},
     fleet::Fleet,
     kinds,
-    operator::{Operator, Running},
+    operator::Running,
     patience::seconds,
     prometheus::{self, Prometheus, promtool},
     registration,
@@ -331,195 +333,4 @@ fn screenshot(
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(())
-}
-
-#[test]
-fn metrics_that_are_served_securely_are_for_who_may_get_them() {
-    if !is_to_be_had() {
-        return;
-    }
-    run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "sealed").await?;
-        let (hub, ns, folder) = (site.hub(), site.namespace(), fleet.folder().path());
-        let certificate = Webhooks::prepare(ns, folder)?;
-        let values = json!({ "secureMetrics": { "enabled": true } });
-        let operator = Operator::install_with(hub, ns, folder, &values).await?;
-        let running = operator
-            .arg(&format!("--namespace={ns}"))
-            .arg("--clusters-namespace=")
-            .arg("--metrics-secure")
-            .arg(&format!(
-                "--metrics-cert-dir={}",
-                certificate.folder().display()
-            ))
-            .log("sealed")
-            .start()
-            .await?;
-        let authority = folder.join("sealed-authority.pem");
-        std::fs::write(&authority, certificate.bundle())?;
-        for account in ["scraper", "stranger"] {
-            hub.apply(&json!({
-                "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": { "namespace": ns, "name": account },
-            }))
-            .await?;
-        }
-        // What the chart's ClusterRole is for.
-        let role = format!("glance-operator-{ns}-metrics");
-        hub.apply(&json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": { "name": format!("{role}-scraper") },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-            "subjects": [{ "kind": "ServiceAccount", "namespace": ns, "name": "scraper" }],
-        }))
-        .await?;
-        let job = |name: &str, token: Option<String>| {
-            let mut job = json!({
-                "job_name": name, "scheme": "https",
-                "tls_config": { "ca_file": authority },
-                "static_configs": [{ "targets": [running.metrics_address()] }],
-            });
-            if let Some(token) = token {
-                job["authorization"] = json!({ "credentials": token });
-            }
-            job
-        };
-        let jobs = [
-            job("scraper", Some(token_of(hub, ns, "scraper").await?)),
-            job("stranger", Some(token_of(hub, ns, "stranger").await?)),
-            job("nobody", None),
-        ];
-        let prometheus = Prometheus::start_with(&jobs, folder).await?;
-        eventually(
-            seconds(20),
-            "each to be answered as it deserves",
-            async || {
-                let scrapes = prometheus.scrapes().await?;
-                let is = |name: &str, words: &str| {
-                    let mut of = scrapes.iter().filter(|(job, _)| job == name);
-                    of.any(|(_, error)| {
-                        if words.is_empty() {
-                            error.is_empty()
-                        } else {
-                            error.contains(words)
-                        }
-                    })
-                };
-                let found = prometheus.query("glance_operator_build_info").await?.len();
-                let right =
-                    is("scraper", "") && is("stranger", "403") && is("nobody", "401") && found == 1;
-                ensure!(right, "{scrapes:?}, {found} series");
-                Ok(())
-            },
-        )
-        .await
-    });
-}
-
-/// A token of an account, out of its kubeconfig.
-async fn token_of(hub: &Cluster, ns: &str, account: &str) -> Result<String> {
-    let kubeconfig = hub.kubeconfig_of(ns, account).await?;
-    let token = regex::Regex::new(r"eyJ[\w.-]+")?;
-    Ok(token
-        .find(&kubeconfig)
-        .context("no token")?
-        .as_str()
-        .to_owned())
-}
-
-/// The series of a page, without their values.
-fn series(page: &str) -> BTreeSet<String> {
-    let lines = page.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()))
-        .collect()
-}
-
-/// Families that have series of their own for each Glance or backend.
-const PER_RESOURCE: [&str; 5] = [
-    "glance_operator_condition{",
-    "glance_operator_backend_condition{",
-    "glance_operator_upgrade_phase{",
-    "glance_operator_db_sync_",
-    "glance_operator_db_purge_",
-];
-
-/// What a Glance and its backend may add to a page: 12 conditions and 3, and two kinds of Jobs with their buckets.
-const MOST_PER_GLANCE: usize = 12 + 3 + 1 + 2 * (2 + 11);
-
-#[test]
-fn a_scrape_grows_by_a_bounded_number_per_glance_and_shrinks_when_they_go() {
-    run(async |fleet: &Fleet| {
-        let site = Site::open(fleet, "bounded").await?;
-        site.register("edge-1").await?;
-        let running = site.operator().await?.start().await?;
-        let glances = |names: &[&str]| -> Vec<_> {
-            let both = names.iter().flat_map(|name| {
-                let here = format!("{name}-here");
-                let there = format!("{name}-there");
-                let stores = [format!("{here}-s3"), format!("{there}-s3")];
-                [
-                    site.scenario(&here).backend(&stores[0], true),
-                    site.scenario(&there).on("edge-1").backend(&stores[1], true),
-                ]
-            });
-            both.collect()
-        };
-        let (first, more) = (glances(&["a"]), glances(&["b", "c"]));
-        for scenario in &first {
-            site.apply(scenario).await?;
-        }
-        for scenario in &first {
-            site.glance(scenario.name()).is_ready(seconds(60)).await?;
-        }
-        let before = series(&running.metrics().await?);
-        for scenario in &more {
-            site.apply(scenario).await?;
-        }
-        for scenario in &more {
-            site.glance(scenario.name()).is_ready(seconds(60)).await?;
-        }
-        let after = series(&running.metrics().await?);
-        let (own, shared): (Vec<_>, Vec<_>) = after
-            .iter()
-            .partition(|series| PER_RESOURCE.iter().any(|family| series.starts_with(family)));
-        let most = (first.len() + more.len()) * MOST_PER_GLANCE;
-        assert!(
-            own.len() <= most,
-            "{} series of {most}: {own:#?}",
-            own.len()
-        );
-        for series in &shared {
-            assert!(!series.contains(site.namespace()), "{series}");
-        }
-        // Codes and kinds that had not been seen may still come; steps, buckets and controllers are all there.
-        let closed = [
-            "glance_operator_reconcile_duration",
-            "workqueue_",
-            "controller_runtime_reconcile_time",
-        ];
-        let is_closed = |series: &&String| closed.iter().any(|family| series.starts_with(family));
-        let count = |all: &BTreeSet<String>| all.iter().filter(is_closed).count();
-        assert_eq!(count(&before), count(&after));
-
-        for scenario in first.iter().chain(&more) {
-            for backend in scenario.backends() {
-                site.hub().delete(&backend).await?;
-            }
-            site.hub().delete(&scenario.glance()).await?;
-        }
-        for scenario in first.iter().chain(&more) {
-            site.glance(scenario.name()).is_gone(seconds(60)).await?;
-        }
-        site.deregister("edge-1").await?;
-        eventually(seconds(20), "the series to be gone", async || {
-            let left: Vec<_> = series(&running.metrics().await?)
-                .into_iter()
-                .filter(|series| series.contains(site.namespace()) || series.contains("edge-1"))
-                .collect();
-            ensure!(left.is_empty(), "{left:#?}");
-            Ok(())
-        })
-        .await
-    });
 }
