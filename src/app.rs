@@ -30,7 +30,7 @@ use crate::{
     cluster::{ledger::Ledgers, needs, probe::Probe},
     context::{Context, Newest, Settings},
     controller::{self, Wiring},
-    fleet,
+    definitions, fleet,
     glance::{self, watches::Router},
     leader::Leadership,
     metrics::Metrics,
@@ -106,6 +106,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
         webhooks: webhooks.as_ref().map(Webhooks::check),
     };
     listeners::serve(&args, &metrics, vitals, telemetry, &stop, &tasks).await?;
+    let definitions = definitions::check(hub.client(), metrics.clone());
+    tasks.spawn(stop.clone().run_until_cancelled_owned(definitions));
     let reviews = webhooks::serve(webhooks, &args, (&hub, &engaged), &metrics, &stop);
 
     let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
@@ -161,17 +163,9 @@ fn registry(
     client: ClientOptions,
     stop: &CancellationToken,
 ) -> Registry {
-    if let Some(namespace) = args.watched_namespace() {
-        tracing::info!(
-            namespace,
-            "namespace-scoped: only this namespace is watched"
-        );
-    }
     if args.clusters_namespace.is_empty() {
-        tracing::info!("target clusters are switched off");
         return Registry::disabled();
     }
-    tracing::info!(namespace = %args.clusters_namespace, "target clusters are registered here");
     let options = RegistryOptions {
         allow_insecure: args.allow_insecure_registrations,
         require_grants: args.require_target_grants,

@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod clusters;
 pub mod context;
 pub mod controller;
+pub mod definitions;
 pub mod dsn;
 pub mod duration;
 pub mod external;

@@ -263,6 +263,14 @@ impl Metrics {
             .inc();
     }
 
+    /// Says how many fields the API server's definition of a kind lacks.
+    pub fn definition(&self, kind: &str, missing: usize) {
+        self.0
+            .definition_missing
+            .with_label_values(&[kind])
+            .set(i64::try_from(missing).unwrap_or(i64::MAX));
+    }
+
     /// A whole pass of `controller` ended, status write included.
     pub fn reconciled(&self, controller: &'static str, result: PassResult, took: Duration) {
         let name: &'static str = result.into();

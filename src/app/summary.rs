@@ -1,10 +1,11 @@
-//! The first line of the log: what runs, and what it was asked to do.
+//! The first lines of the log: what runs, and what it was asked to do.
 
 use target_registry::Cluster;
 
 use crate::{cli::RunArgs, metrics};
 
-/// Says it, one line with everything that decides how this process behaves.
+/// Says it: one line with everything that decides how this process behaves, and one each for what it watches. Every
+/// replica does, whether it will lead or not.
 pub fn say(args: &RunArgs, hub: &Cluster) {
     let or = |text: &str, empty: &str| if text.is_empty() { empty } else { text }.to_owned();
     tracing::info!(
@@ -24,4 +25,15 @@ pub fn say(args: &RunArgs, hub: &Cluster) {
         log_level = %args.log.level(),
         "starting the glance-operator"
     );
+    if let Some(namespace) = args.watched_namespace() {
+        tracing::info!(
+            namespace,
+            "namespace-scoped: only this namespace is watched"
+        );
+    }
+    if args.clusters_namespace.is_empty() {
+        tracing::info!("target clusters are switched off");
+    } else {
+        tracing::info!(namespace = %args.clusters_namespace, "target clusters are enabled and registered here");
+    }
 }

@@ -16,7 +16,7 @@ use e2e::{
     patience::seconds,
     site::Site,
 };
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 fn lines(operator: &Operator) -> Vec<Value> {
@@ -232,4 +232,52 @@ async fn is_ready_when_it_can_work(fleet: &Fleet, cold: &Member) -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+#[test]
+fn an_operator_newer_than_its_definitions_says_which_fields_are_dropped_until_they_are_replaced() {
+    run(async |fleet: &Fleet| {
+        let old = fleet.another("old", false).await?;
+        let hub = old.cluster();
+        let name = "glances.glance.openstack.c5c3.io";
+        let definitions = hub.any("apiextensions.k8s.io/v1", "CustomResourceDefinition", None);
+        let shipped = definitions.get(name).await?.data;
+        let with = async |spec: &Value| {
+            let mut definition = definitions.get(name).await?;
+            definition.data["spec"] = spec.clone();
+            definitions
+                .replace(name, &PostParams::default(), &definition)
+                .await
+        };
+        let mut stale = shipped["spec"].clone();
+        let field = stale
+            .pointer_mut("/versions/0/schema/openAPIV3Schema/properties/spec/properties")
+            .and_then(Value::as_object_mut)
+            .and_then(|fields| fields.remove("keystonePublicEndpoint"));
+        ensure!(field.is_some(), "the field is called otherwise now");
+        with(&stale).await?;
+
+        let folder = fleet.folder().path();
+        let operator = Operator::install(hub, "glance-system", folder)
+            .await?
+            .log("old");
+        let running = operator.start().await?;
+        let missing = (
+            "glance_operator_definition_missing_fields",
+            &[("kind", "Glance")][..],
+        );
+        running
+            .metric_becomes(seconds(30), missing, |n| n > 0.5)
+            .await?;
+        let said = operator.output();
+        for words in ["older than this operator", "spec.keystonePublicEndpoint"] {
+            ensure!(said.contains(words), "{words}: {said}");
+        }
+        with(&shipped["spec"]).await?;
+        running
+            .metric_becomes(seconds(40), missing, |n| n < 0.5)
+            .await?;
+        running.stop()?;
+        Ok(())
+    });
 }
