@@ -9,7 +9,7 @@
 //! operator: the subcommands are all there is.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -31,6 +31,7 @@ use crate::{
 };
 
 pub mod environment;
+mod go_flags;
 mod render;
 mod value;
 
@@ -235,7 +236,10 @@ impl Cli {
                 // The operator's flags; they would start it.
                 .mut_args(|arg| arg.hide(true));
         }
-        let args = with_double_dashes(&command, args);
+        let args = go_flags::normalize(&command, args);
+        if let Some(message) = go_flags::detached_value(&command, &args) {
+            return Err(command.error(ErrorKind::UnknownArgument, message).into());
+        }
         let cli = command
             .try_get_matches_from(args)
             .and_then(|matches| Self::from_arg_matches(&matches))?;
@@ -416,38 +420,6 @@ pub fn crds() -> Result<String, SchemaError> {
     let registrations = schema::yaml(&schema::shipped(&TargetCluster::crd())?)?;
     let all = definitions.into_iter().map(|(_, yaml)| yaml);
     Ok(all.chain([registrations]).collect())
-}
-
-/// Go's flag package takes `-flag` for `--flag`; clap would read five short flags.
-fn with_double_dashes(
-    command: &clap::Command,
-    args: impl IntoIterator<Item = OsString>,
-) -> Vec<OsString> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
-    let is_tool = args.get(1).and_then(|arg| arg.to_str()).is_some_and(|arg| {
-        arg != "run"
-            && command
-                .get_subcommands()
-                .any(|other| other.get_name() == arg)
-    });
-    if !is_tool {
-        for arg in args.iter_mut().skip(1) {
-            if is_single_dashed(arg) {
-                let mut doubled = OsString::from("-");
-                doubled.push(&*arg);
-                *arg = doubled;
-            }
-        }
-    }
-    args
-}
-
-fn is_single_dashed(arg: &OsStr) -> bool {
-    let Some(name) = arg.to_str().and_then(|arg| arg.strip_prefix('-')) else {
-        return false;
-    };
-    let mut chars = name.chars();
-    chars.next().is_some_and(|c| c.is_ascii_alphabetic()) && chars.next().is_some()
 }
 
 #[cfg(test)]

@@ -99,6 +99,31 @@ fn booleans_as_go_spells_them(#[case] arg: &str, #[case] expected: bool) {
     assert_eq!(parse(&[arg]).unwrap().leader_elect, expected);
 }
 
+/// Every flag that takes no value as a word of its own says so, those that come later too.
+#[test]
+fn a_boolean_with_its_value_behind_a_space_is_told_how_booleans_are_written() {
+    let command = Cli::command();
+    let booleans: Vec<_> = command
+        .get_arguments()
+        .filter(|arg| arg.get_value_names().is_some_and(|names| names == ["BOOL"]))
+        .filter_map(clap::Arg::get_long)
+        .collect();
+    assert!(booleans.len() >= 7, "{booleans:?}");
+    for name in booleans {
+        let flag = format!("--{name}");
+        let usage = parse(&[&flag, "true"]).unwrap_err();
+        assert!(
+            usage.text.contains(&format!("write {flag}=true")),
+            "{}",
+            usage.text
+        );
+    }
+    // What follows is another flag, a value of another one, or a command.
+    parse(&["--leader-elect", "--hub-id", "true"]).unwrap();
+    let usage = parse(&["--leader-elect", "crds"]).unwrap_err();
+    assert!(!usage.text.contains("write"), "{}", usage.text);
+}
+
 #[rstest]
 #[case("--metrics-bind-address=0", Listen::Off, on(":8081"))]
 #[case("--metrics-bind-address=", on(":8080"), on(":8081"))]
@@ -145,7 +170,11 @@ fn concurrency_of_nothing_means_two(#[case] value: &str, #[case] expected: usize
 #[case(&["-kubeconfig=/tmp/x"], "--kubeconfig")]
 #[case(&["--nonsense"], "--nonsense")]
 #[case(&["leftover"], "leftover")]
-#[case(&["--leader-elect", "true"], "true")]
+#[case(&["--leader-elect", "true"], "write --leader-elect=true, or --leader-elect alone")]
+#[case(&["-leader-elect", "F"], "write --leader-elect=F,")]
+#[case(&["run", "--enable-webhooks", "false", "--leader-elect"], "write --enable-webhooks=false,")]
+#[case(&["--sync-period=5m", "--zap-devel", "1"], "write --zap-devel=1,")]
+#[case(&["--metrics-secure", "yes"], "--metrics-secure=true or --metrics-secure=false")]
 #[case(&["--leader-elect=yes"], "expected true or false")]
 #[case(&["--sync-period=10"], "is not a duration")]
 #[case(&["--sync-period=0"], "longer than 0")]
