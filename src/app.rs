@@ -28,7 +28,7 @@ use crate::{
     backoff::{Backoff, StepFailures},
     cli::{LocalProbe, RunArgs, environment},
     cluster::{ledger::Ledgers, needs, probe::Probe},
-    context::{Context, Newest, Settings},
+    context::{Context, Newest, Resync, Settings},
     controller::{self, Wiring},
     definitions, fleet,
     glance::{self, watches::Router},
@@ -305,7 +305,7 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
 fn settings(args: &RunArgs, hub_uid: Option<String>) -> Settings {
     Settings {
         abandon_after: args.abandon_after,
-        sync_period: args.sync_period,
+        resync: Resync::every(args.sync_period),
         local_probe_by_proxy: args.local_probe == LocalProbe::ApiProxy,
         cluster_domain: args.cluster_domain.clone(),
         operator_namespace: environment::operator_namespace(),
@@ -444,5 +444,41 @@ async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
             Err(error) => tracing::warn!(%error, "the hub does not say who it is; asking again"),
         }
         tokio::time::sleep(IDENTITY_RETRY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::Readiness;
+
+    fn router() -> Router {
+        let (glances, _) = controller::store();
+        let (backends, _) = controller::store();
+        Router::new(glances, backends, Trigger::new().0, Trigger::new().0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_cannot_list_its_resources_ends_after_two_minutes_and_is_never_ready() {
+        let readiness = Readiness::new();
+        let router = router();
+        router.glances_listed();
+        let begun = tokio::time::Instant::now();
+        let waiting = not_listed(&router, readiness.handle(listeners::CACHES));
+        assert!(!readiness.is_ready(listeners::CACHES));
+        waiting.await;
+        assert_eq!(begun.elapsed(), Duration::from_mins(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_has_listed_them_is_ready_and_goes_on() {
+        let readiness = Readiness::new();
+        let router = router();
+        router.glances_listed();
+        router.backends_listed();
+        let waiting = not_listed(&router, readiness.handle(listeners::CACHES));
+        let ended = tokio::time::timeout(SYNC * 10, waiting).await;
+        assert!(ended.is_err());
+        assert!(readiness.is_ready(listeners::CACHES));
     }
 }

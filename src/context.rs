@@ -32,7 +32,7 @@ pub struct Settings {
     /// How long a deleted CR waits for a target that is not registered.
     pub abandon_after: Duration,
     /// How often a converged CR is looked at although nothing happened.
-    pub sync_period: Duration,
+    pub resync: Resync,
     /// Whether the health of a local Glance is asked through the API server's proxy.
     pub local_probe_by_proxy: bool,
     /// The DNS domain of the clusters.
@@ -42,6 +42,10 @@ pub struct Settings {
     /// Identity of this hub: `--hub-id`, else the UID of its `kube-system` namespace.
     pub hub_uid: Option<String>,
 }
+
+/// The sync period. Nobody gets it as it is: a fleet that comes round at one moment is a burst.
+#[derive(Clone, Copy, Debug)]
+pub struct Resync(Duration);
 
 /// Shared by all passes.
 pub struct Context {
@@ -207,6 +211,22 @@ fn version<K: Resource>(object: &K) -> u64 {
         .unwrap_or_default()
 }
 
+// === impl Resync ===
+
+impl Resync {
+    /// Every CR at least this often, give or take the spread.
+    pub fn every(period: Duration) -> Self {
+        Self(period)
+    }
+
+    /// When this CR is looked at again: the period and up to a tenth more, the same for one CR always.
+    pub fn of(self, resource: &impl Resource) -> Duration {
+        let seed = crate::hash::hash8(resource.meta().uid.as_deref().unwrap_or_default());
+        let share = u32::from_str_radix(&seed, 16).unwrap_or_default() % 100;
+        self.0 + self.0 * share / 1000
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -223,6 +243,25 @@ mod tests {
             },
             ..ConfigMap::default()
         })
+    }
+
+    #[test]
+    fn a_fleet_of_one_age_does_not_come_round_at_one_moment() {
+        let period = Duration::from_mins(10);
+        let of = |uid: String| {
+            let mut resource = ConfigMap::default();
+            resource.metadata.uid = Some(uid);
+            let pause = Resync::every(period).of(&resource);
+            assert_eq!(
+                pause,
+                Resync::every(period).of(&resource),
+                "the same for one always"
+            );
+            assert!(pause >= period && pause < period + period / 10);
+            pause
+        };
+        let all: std::collections::BTreeSet<_> = (0..50).map(|n| of(format!("uid-{n}"))).collect();
+        assert!(all.len() > 25, "{all:?}");
     }
 
     #[test]

@@ -301,6 +301,6 @@ async fn persist_and_act(
     match findings.error {
         Some(error) => Err(error),
         None if findings.waiting => Ok(Action::requeue(REQUEUE_SECRETS)),
-        None => Ok(Action::requeue(ctx.settings.sync_period)),
+        None => Ok(Action::requeue(ctx.settings.resync.of(backend.as_ref()))),
     }
 }

@@ -64,7 +64,7 @@ pub async fn reconcile(ctx: &Context, glance: Arc<Glance>) -> Result<Action, Ste
 /// The steps in their order. What one gives the next is an argument; what ends the pass early is `?`.
 async fn pipeline(ctx: &Context, glance: &Glance, target: &Target) -> Summary {
     let mut pass = open(ctx, glance);
-    pass.requeue(resync(ctx.settings.sync_period, glance));
+    pass.requeue(ctx.settings.resync.of(glance));
     // An early end is already folded in: waiting as a requeue, a failure as an error.
     let _: Result<(), Halt> = steps(ctx, glance, target, &mut pass).await;
     pass.close()
@@ -327,28 +327,4 @@ pub fn forget(ctx: &Context, glance: &Glance) {
     ctx.ledgers.of(cluster_label(glance)).forget_owner(&uid);
     ctx.failures.forget(&uid);
     ctx.glances.forget(&uid);
-}
-
-/// The sync period, spread by a tenth so that a fleet does not come round at one moment; the same for one CR always.
-fn resync(period: Duration, glance: &Glance) -> Duration {
-    let seed = crate::hash::hash8(&glance.uid().unwrap_or_default());
-    let share = u32::from_str_radix(&seed, 16).unwrap_or_default() % 100;
-    period + period * share / 1000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_resync_is_spread_by_less_than_a_tenth_and_steady() {
-        let mut glance: Glance =
-            serde_json::from_value(crate::testing::minimal_glance("images")).unwrap();
-        for uid in ["a", "b", "c", "d"] {
-            glance.metadata.uid = Some(uid.into());
-            let pause = resync(Duration::from_mins(10), &glance);
-            assert!(pause >= Duration::from_mins(10) && pause < Duration::from_mins(11));
-            assert_eq!(pause, resync(Duration::from_mins(10), &glance));
-        }
-    }
 }

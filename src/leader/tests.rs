@@ -179,8 +179,14 @@ impl Candidate {
     }
 
     fn gauge(&self) -> bool {
-        let series = format!("leader_election_master_status{{name=\"{LEASE}\"}} 1\n");
-        self.metrics.encode().contains(&series)
+        let page = self.metrics.encode();
+        let is = |value: u8| {
+            let series = format!("leader_election_master_status{{name=\"{LEASE}\"}} {value}\n");
+            page.contains(&series)
+        };
+        // A replica that does not lead says so: without its 0 no alert could tell that nobody does.
+        assert!(is(0) != is(1), "{page}");
+        is(1)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The process as those see it who run it: how it starts, what it says, how it stops.
 
 use std::{
-    process::Command,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -9,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     assets::Component,
     bed::run,
+    control_plane::ControlPlane,
     expect::eventually,
     fleet::{Fleet, Member},
     kinds,
@@ -56,6 +59,54 @@ fn a_wrong_flag_is_explained_in_one_line_and_a_missing_configuration_too() {
         said.contains("set KUBECONFIG") && said.lines().count() == 1,
         "{said}"
     );
+}
+
+/// The hub that a process names in its first line, in these surroundings.
+fn hub_of(home: &Path, kubeconfig: Option<&Path>) -> String {
+    let mut command = Command::new(binary().unwrap());
+    command
+        .args([
+            "--enable-webhooks=false",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ])
+        .env("HOME", home)
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .stderr(Stdio::piped());
+    if let Some(file) = kubeconfig {
+        command.env("KUBECONFIG", file);
+    }
+    let mut child = command.spawn().unwrap();
+    let mut first = String::new();
+    let read = BufReader::new(child.stderr.take().unwrap()).read_line(&mut first);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    read.unwrap();
+    let line: Value =
+        serde_json::from_str(&first).unwrap_or_else(|error| panic!("{error}: {first}"));
+    line["hub"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_hub_is_the_one_of_kubeconfig_and_else_of_the_users_own_file() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, server: &str| {
+        let file = home.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let content = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+            "clusters": [{ "name": "a", "cluster": { "server": server } }],
+            "users": [{ "name": "a", "user": { "token": "t" } }],
+        });
+        std::fs::write(&file, content.to_string()).unwrap();
+        file
+    };
+    write(".kube/config", "https://127.0.0.1:1");
+    let named = write("named", "https://127.0.0.1:2");
+    assert_eq!(hub_of(home.path(), None), "127.0.0.1:1");
+    assert_eq!(hub_of(home.path(), Some(&named)), "127.0.0.1:2");
 }
 
 #[test]
@@ -193,10 +244,54 @@ async fn stops_in_time(fleet: &Fleet, cold: &Member) -> Result<()> {
     let hanging = stop(running);
     plane.thaw(Component::ApiServer);
     let hanging = hanging?;
+    ends_at_once_when_told_twice(&site, &operator, plane).await?;
     eprintln!("stopped in {idle:?} when idle, in {hanging:?} with a call that hangs");
     assert!(idle < seconds(10), "{idle:?}");
     assert!(hanging < seconds(30), "{hanging:?}");
     Ok(())
+}
+
+/// Whoever is told twice does not wait for anything any more.
+async fn ends_at_once_when_told_twice(
+    site: &Site<'_>,
+    operator: &Operator,
+    plane: &ControlPlane,
+) -> Result<()> {
+    let mut running = operator.clone().log("twice").start().await?;
+    plane.freeze(Component::ApiServer);
+    let outcome = async {
+        let patch = json!({ "spec": { "deployment": { "replicas": 2 } } });
+        let api = site
+            .hub()
+            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()));
+        api.patch("images", &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        let busy = (
+            "controller_runtime_active_workers",
+            &[("controller", "glance")][..],
+        );
+        running
+            .metric_becomes(seconds(10), busy, |now| now > 0.5)
+            .await?;
+        running.ask_to_stop();
+        let log = operator.clone().log("twice");
+        eventually(seconds(5), "it to have heard", async || {
+            let heard = log.output().contains("stopping: running passes may finish");
+            heard.then_some(()).context("not yet")
+        })
+        .await?;
+        ensure!(running.exited().is_none(), "it waits for its pass");
+        running.ask_to_stop();
+        let status = eventually(seconds(3), "it to end", async || {
+            running.exited().context("it still runs")
+        })
+        .await?;
+        ensure!(status.code() == Some(1), "{status}");
+        Ok(())
+    }
+    .await;
+    plane.thaw(Component::ApiServer);
+    outcome
 }
 
 async fn is_ready_when_it_can_work(fleet: &Fleet, cold: &Member) -> Result<()> {
