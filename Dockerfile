@@ -3,7 +3,7 @@
 #   docker build -t glance-operator .
 #   docker buildx build --platform linux/amd64,linux/arm64 -t glance-operator .
 #
-# Release builds pass both images with their digests and the four labels of a release.
+# Release builds pass both images with their digests, and CREATED, REVISION, VERSION and SOURCE.
 ARG BUILD_IMAGE=rust:1.95.0-alpine
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 
@@ -15,10 +15,12 @@ RUN apk add --no-cache python3
 WORKDIR /src
 # Without rust-toolchain.toml (see .dockerignore): the image is the toolchain, and the file would fetch lints.
 COPY . .
+# What the log and glance_operator_build_info say; the label below is for people.
+ARG REVISION=""
 # The same script as in .ci/run, which checks size and linkage: from any folder the same tools give the same bytes.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target,sharing=locked \
-    binary=$(.ci/binary) && cp "$binary" /manager && .ci/notices /notices && cp LICENSE /notices/
+    binary=$(GLANCE_OPERATOR_REVISION=$REVISION .ci/binary) && cp "$binary" /manager && .ci/notices /notices && cp LICENSE /notices/
 
 # Brings the CA bundle (a registration without inline CA data is verified against it), time zones and
 # /tmp. The binary writes nothing, so the root file system can be read-only.

@@ -38,10 +38,10 @@ const UNKNOWN: &str = "UNKNOWN";
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit of this build, when the build was told.
+/// The commit of this build, when the build was told; the Dockerfile passes on nothing when it was not.
 pub const REVISION: &str = match option_env!("GLANCE_OPERATOR_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
+    Some(revision) if !revision.is_empty() => revision,
+    _ => "unknown",
 };
 
 /// The content type of [`Metrics::encode`].

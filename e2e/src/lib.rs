@@ -26,6 +26,8 @@ pub mod expect;
 pub mod fleet;
 pub mod gate;
 pub mod go;
+#[cfg(test)]
+mod image;
 pub mod kinds;
 pub mod kubeconfig;
 pub mod line;

@@ -84,11 +84,62 @@ const TARGET: [Rule; 12] = [
     ),
 ];
 
+/// What a target grants in a namespace for all services of the family.
+const SHARED: [Rule; 20] = [
+    (
+        "",
+        &["services", "configmaps", "secrets", "serviceaccounts"],
+        CRUD,
+    ),
+    ("", &["pods"], &["get", "list"]),
+    ("", &["pods/portforward"], &["create"]),
+    ("", &["serviceaccounts/token"], &["create"]),
+    ("", &["services/proxy"], &["get", "create", "delete"]),
+    ("apps", &["deployments"], CRUD),
+    ("batch", &["jobs", "cronjobs"], CRUD),
+    (
+        "k8s.mariadb.com",
+        &["databases", "users", "grants", "mariadbs"],
+        CRUD,
+    ),
+    ("memcached.c5c3.io", &["memcacheds"], CRUD),
+    ("cert-manager.io", &["certificates"], CRUD),
+    (
+        "external-secrets.io",
+        &["externalsecrets", "pushsecrets", "secretstores"],
+        CRUD,
+    ),
+    (
+        "generators.external-secrets.io",
+        &["vaultdynamicsecrets"],
+        CRUD,
+    ),
+    ("openbao.org", &["openbaoclusters", "openbaotenants"], CRUD),
+    (
+        "rbac.authorization.k8s.io",
+        &["roles", "rolebindings"],
+        CRUD,
+    ),
+    ("policy", &["poddisruptionbudgets"], CRUD),
+    ("autoscaling", &["horizontalpodautoscalers"], CRUD),
+    ("networking.k8s.io", &["networkpolicies"], CRUD),
+    ("gateway.networking.k8s.io", &["httproutes"], CRUD),
+    (
+        "gateway.networking.k8s.io",
+        &["httproutes/status"],
+        &["get"],
+    ),
+    ("discovery.k8s.io", &["endpointslices"], &["get", "list"]),
+];
+
 /// What no namespace of a target holds: its identity, and the default store.
 const CLUSTER: [Rule; 2] = [
     ("", &["namespaces"], READ),
     ("external-secrets.io", &["clustersecretstores"], READ),
 ];
+
+/// A release name as long as Helm takes it.
+const LONGEST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 const NO_NAMESPACES: &str = "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)";
 
@@ -317,6 +368,7 @@ fn the_charts_pass_their_own_unit_tests() {
 #[test]
 fn names_follow_the_release_and_its_overrides() {
     let long = "a".repeat(70);
+    let cut_release = &format!("{LONGEST}-glance-op");
     let cases = [
         ("glance-operator", json!({}), "glance-operator"),
         ("my-glance-operator", json!({}), "my-glance-operator"),
@@ -324,6 +376,13 @@ fn names_follow_the_release_and_its_overrides() {
         ("images", json!({"nameOverride": "image"}), "images"),
         ("images", json!({"fullnameOverride": "other"}), "other"),
         ("images", json!({"fullnameOverride": long}), &long[..63]),
+        // A name may not end with a dash, wherever it is cut.
+        (
+            "images",
+            json!({"fullnameOverride": format!("{}-b", &long[..62])}),
+            &long[..62],
+        ),
+        (LONGEST, json!({}), cut_release),
     ];
     for (name, values, expected) in cases {
         let release = Release {
@@ -408,8 +467,14 @@ fn a_shared_target_grants_what_the_other_services_need_too() {
         found["rules"].as_array().cloned().unwrap_or_default()
     };
     let shared = json!({"namespaces": ["openstack"], "profile": "shared"});
-    assert_eq!(role(shared.clone(), "Role").len(), 20);
-    assert_eq!(role(shared, "ClusterRole").len(), 3);
+    assert_eq!(json!(role(shared.clone(), "Role")), rules(&SHARED));
+    let reading: &[Rule] = &[(
+        "rbac.authorization.k8s.io",
+        &["clusterrolebindings"],
+        &["get"],
+    )];
+    let expected = rules(&[&CLUSTER[..], reading].concat());
+    assert_eq!(json!(role(shared, "ClusterRole")), expected);
 
     let delegator =
         json!({"namespaces": ["openstack"], "profile": "shared", "authDelegatorBinding": true});
@@ -503,4 +568,138 @@ fn helm_finds_nothing_to_complain_about() {
     for release in [hub(json!({})), target(json!({"namespaces": ["openstack"]}))] {
         helm(&release.folder(), &release.values, &["lint", "--strict"]).unwrap();
     }
+}
+
+/// Everything that a value can switch on.
+fn everything() -> Value {
+    let on = json!({ "enabled": true });
+    json!({
+        "networkPolicy": {
+            "enabled": true, "kubeApiServer": { "cidrs": ["10.0.0.1/32"], "ports": [443] },
+        },
+        "monitoring": { "serviceMonitor": on }, "dashboard": on, "alerts": on, "secureMetrics": on,
+        "webhookCertificate": { "mode": "ca" }, "hardenedRBAC": true,
+        "apiProbe": { "mode": "api-proxy" }, "targetClusters": { "authorizeUse": true },
+    })
+}
+
+#[test]
+fn every_object_with_a_namespace_names_it_for_those_who_apply_what_is_rendered() {
+    let scoped = json!({
+        "rbac": { "namespaceScoped": true }, "webhook": { "enabled": false },
+        "scoped": { "clusterSecretStores": true, "webhooks": true }, "apiProbe": { "mode": "api-proxy" },
+    });
+    let renewing = json!({ "namespaces": ["openstack"], "renewCredentials": true });
+    let mut kinds = BTreeSet::new();
+    for release in [hub(everything()), hub(scoped), target(renewing)] {
+        for object in release.render().unwrap() {
+            let kind = object["kind"].as_str().unwrap().to_owned();
+            let of_cluster = kind.starts_with("Cluster")
+                || kind.ends_with("WebhookConfiguration")
+                || kind == "Namespace";
+            let namespace = object["metadata"]["namespace"].as_str();
+            // A target's Roles are where the work is.
+            let expected = [release.namespace, "openstack"];
+            let is_right = match namespace {
+                None => of_cluster,
+                Some(namespace) => !of_cluster && expected.contains(&namespace),
+            };
+            assert!(is_right, "{object}");
+            kinds.insert(kind);
+        }
+    }
+    assert!(kinds.len() >= 17, "{kinds:?}");
+}
+
+fn schema(release: &Release) -> Value {
+    let text = fs::read_to_string(release.folder().join("values.schema.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Objects that take keys which nobody has described.
+fn open_objects(schema: &Value, path: &str, found: &mut Vec<String>) {
+    let properties = schema["properties"].as_object();
+    let extra = &schema["additionalProperties"];
+    if schema["type"] == "object" && extra != false && !extra.is_object() {
+        found.push(path.to_owned());
+    }
+    for (name, schema) in properties.into_iter().flatten() {
+        open_objects(schema, &format!("{path}.{name}"), found);
+    }
+}
+
+#[test]
+fn a_misspelt_value_is_refused_wherever_it_stands() {
+    for (release, open) in [
+        // Helm gives `global` to every chart of an umbrella; an affinity is the API's.
+        (hub(json!({})), vec![".global", ".pod.affinity"]),
+        (target(json!({})), vec![".global"]),
+    ] {
+        let schema = schema(&release);
+        let mut found = Vec::new();
+        open_objects(&schema, "", &mut found);
+        assert_eq!(found, open, "{}", release.chart);
+        for (name, definition) in schema["definitions"].as_object().into_iter().flatten() {
+            let mut found = Vec::new();
+            open_objects(definition, name, &mut found);
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+}
+
+/// Values files that the Go operator's chart takes or refuses meet the same patterns here.
+#[test]
+fn values_meet_the_patterns_of_the_contract() {
+    let schema = schema(&hub(json!({})));
+    assert_eq!(schema["$schema"], "http://json-schema.org/draft-07/schema#");
+    let octet = "(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)";
+    let cidr = format!(
+        "^(({octet}\\.){{3}}{octet}/([0-9]|[12][0-9]|3[0-2])|[0-9a-fA-F:]+/([0-9]|[1-9][0-9]|1[01][0-9]|12[0-8]))$"
+    );
+    for (place, pattern) in [
+        (
+            "/definitions/quantity/anyOf/0",
+            "^(\\.[0-9]+|[0-9]+(\\.[0-9]*)?)((e[0-9]+)|(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$",
+        ),
+        ("/definitions/cidr", cidr.as_str()),
+        (
+            "/properties/logging/properties/level",
+            "^(|debug|info|error|panic|[1-9][0-9]*)$",
+        ),
+        (
+            "/properties/monitoring/properties/serviceMonitor/properties/interval",
+            "^(0|([0-9]+(ns|us|µs|ms|s|m|h))+)$",
+        ),
+        (
+            "/properties/image/properties/digest",
+            "^(sha256:[a-f0-9]{64})?$",
+        ),
+    ] {
+        let found = schema.pointer(place).map(|at| &at["pattern"]);
+        assert_eq!(found, Some(&json!(pattern)), "{place}");
+    }
+    for place in ["replicas", "controller/properties/maxConcurrentReconciles"] {
+        let at = &schema.pointer(&format!("/properties/{place}")).unwrap();
+        assert!(
+            at["type"] == "integer" || at["type"] == json!(["integer", "null"]),
+            "{place}"
+        );
+        assert_eq!(at["minimum"], 1, "{place}");
+    }
+    let port = &schema["definitions"]["port"];
+    assert_eq!(
+        *port,
+        json!({ "type": "integer", "minimum": 1, "maximum": 65535 })
+    );
+}
+
+#[test]
+fn the_chart_is_the_one_that_installations_of_the_go_operator_name() {
+    let text = fs::read_to_string(hub(json!({})).folder().join("Chart.yaml")).unwrap();
+    let chart: Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!(chart["name"], "glance-operator");
+    assert_eq!(chart["type"], "application");
+    assert_eq!(chart["appVersion"], "0.1.0");
+    // From a plain folder, without anything to fetch first.
+    assert!(chart.get("dependencies").is_none());
 }

@@ -327,6 +327,46 @@ fn an_operator_with_the_rights_of_one_namespace_runs_its_glances_and_sees_no_oth
     });
 }
 
+/// The least that the chart can grant, with everything that an operator does: election, install, change, deletion.
+#[test]
+fn an_operator_with_hardened_rights_lacks_none_of_them() {
+    run(async |fleet: &'static Fleet| {
+        let site = Site::open(fleet, "hardened").await?;
+        site.register("edge-1").await?;
+        let operator = site.operator_with(&json!({ "hardenedRBAC": true })).await?;
+        let operator = operator.arg("--leader-elect");
+        let running = operator.start().await?;
+        let settings = json!({ "ingress": [{ "namespaceSelector": {} }] });
+        let all = [
+            site.scenario("here").backend("near", true),
+            site.scenario("there").on("edge-1").backend("far", true),
+        ]
+        .map(|scenario| scenario.with("networkPolicy", settings.clone()));
+        for scenario in &all {
+            site.apply(scenario).await?;
+        }
+        for scenario in &all {
+            site.glance(scenario.name()).is_ready(seconds(90)).await?;
+            // A child that is switched off is deleted, and its metadata is written.
+            let without = scenario.clone().with("networkPolicy", Value::Null);
+            site.hub().apply(&without.glance()).await?;
+            let policy = Object::new(
+                site.children(scenario)?,
+                kinds::NETWORK_POLICY,
+                site.namespace(),
+                scenario.name(),
+            );
+            policy.is_gone(seconds(30)).await?;
+            site.hub().delete(&scenario.glance()).await?;
+            site.glance(scenario.name()).is_gone(seconds(60)).await?;
+        }
+        running.stop()?;
+        let log = operator.output().to_lowercase();
+        ensure!(!log.contains("forbidden"), "{log}");
+        Ok(())
+    });
+}
+
 #[test]
 fn a_target_that_grants_its_whole_cluster_runs_glances_in_any_namespace() {
     run(async |fleet: &'static Fleet| {
