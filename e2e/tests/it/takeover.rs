@@ -12,7 +12,7 @@ use e2e::{
     fleet::Fleet,
     kinds,
     patience::seconds,
-    scenario::Scenario,
+    scenario::{Scenario, gateway},
     site::Site,
 };
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -91,6 +91,9 @@ fn is_gentle(requests: &[Request]) {
 async fn check(site: &Site<'_>, scenario: &Scenario) -> Result<()> {
     let (hub, ns, name) = (site.hub(), site.namespace(), scenario.name());
     let cluster = site.children(scenario)?;
+    for manifest in gateway(ns, "gw") {
+        cluster.apply(&manifest).await?;
+    }
     site.apply(scenario).await?;
     go_operator::write(hub, cluster, scenario).await?;
     let (before, old) = (uids(cluster, ns).await?, templates(cluster, ns).await?);
@@ -117,6 +120,7 @@ async fn check(site: &Site<'_>, scenario: &Scenario) -> Result<()> {
                 "GlanceAPIReady",
                 "NetworkPolicyReady",
                 "HPAReady",
+                "HTTPRouteReady",
             ];
             let missing: Vec<_> = passed
                 .iter()
@@ -135,8 +139,14 @@ async fn check(site: &Site<'_>, scenario: &Scenario) -> Result<()> {
     is_rolled_out(cluster, ns, name).await?;
     glance.is_ready(seconds(60)).await?;
 
-    // Everything is still the object that it was.
+    // Everything is still the object that it was, of every kind that a Glance can have.
     let after = uids(cluster, ns).await?;
+    let mut kinds: Vec<_> = before
+        .keys()
+        .filter_map(|key| key.split('/').next())
+        .collect();
+    kinds.dedup();
+    assert_eq!(kinds.len(), children::KINDS.len(), "{kinds:?}");
     for (key, uid) in &before {
         assert_eq!(after.get(key), Some(uid), "{key} of {before:#?}");
     }
@@ -177,10 +187,20 @@ async fn check(site: &Site<'_>, scenario: &Scenario) -> Result<()> {
 }
 
 fn scenario(site: &Site<'_>) -> Scenario {
-    site.scenario("images").backend("store", true).with(
-        "networkPolicy",
-        json!({ "ingress": [{ "namespaceSelector": {} }] }),
-    )
+    site.scenario("images")
+        .backend("store", true)
+        .with(
+            "networkPolicy",
+            json!({ "ingress": [{ "namespaceSelector": {} }] }),
+        )
+        .with(
+            "autoscaling",
+            json!({ "minReplicas": 2, "maxReplicas": 4, "targetCPUUtilization": 80 }),
+        )
+        .with(
+            "gateway",
+            json!({ "parentRef": { "name": "gw" }, "hostname": "images.example.org" }),
+        )
 }
 
 #[test]

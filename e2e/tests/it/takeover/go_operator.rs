@@ -1,5 +1,5 @@
 //! What the Go operator has written for one Glance, as its pages of the contract describe it: a Glance
-//! of release 2025.2 in managed mode with one backend and a network policy.
+//! of release 2025.2 in managed mode with one backend, a network policy, an autoscaler and a route.
 
 use anyhow::{Context as _, Result};
 use e2e::{
@@ -51,6 +51,7 @@ pub async fn write(hub: &Cluster, children: &Cluster, scenario: &Scenario) -> Re
     for object in hand.workload() {
         hand.apply(object).await?;
     }
+    hand.scale().await?;
     let deployments: Api<Deployment> = children.api(ns);
     eventually(seconds(60), "its pods to be ready", async || {
         let live = deployments.get(name).await.map_err(|e| told(&e))?;
@@ -232,7 +233,7 @@ impl Hand<'_> {
         })
     }
 
-    fn workload(&self) -> [Value; 5] {
+    fn workload(&self) -> [Value; 7] {
         [
             self.deployment(),
             self.service(false),
@@ -257,7 +258,44 @@ impl Hand<'_> {
                 },
             }),
             self.purge(),
+            json!({
+                "apiVersion": kinds::AUTOSCALER.0, "kind": kinds::AUTOSCALER.1,
+                "metadata": self.metadata(self.name, self.common()),
+                "spec": {
+                    "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": self.name },
+                    "minReplicas": 2, "maxReplicas": 4,
+                    "metrics": [{ "type": "Resource", "resource": {
+                        "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 80 },
+                    }}],
+                },
+            }),
+            json!({
+                "apiVersion": kinds::HTTP_ROUTE.0, "kind": kinds::HTTP_ROUTE.1,
+                "metadata": self.metadata(self.name, self.common()),
+                "spec": {
+                    "parentRefs": [{ "name": "gw" }],
+                    "hostnames": ["images.example.org"],
+                    "rules": [{
+                        "matches": [{ "path": { "type": "PathPrefix", "value": "/" } }],
+                        "backendRefs": [{ "name": self.name, "port": 9292 }],
+                    }],
+                },
+            }),
         ]
+    }
+
+    /// As the autoscaler has done, whose number of replicas it is.
+    async fn scale(&self) -> Result<()> {
+        let params = PatchParams {
+            field_manager: Some("kube-controller-manager".to_owned()),
+            ..PatchParams::default()
+        };
+        let two = json!({ "spec": { "replicas": 2 } });
+        let deployments: Api<Deployment> = self.children.api(self.ns);
+        deployments
+            .patch_scale(self.name, &params, &Patch::Merge(&two))
+            .await?;
+        Ok(())
     }
 
     fn deployment(&self) -> Value {
@@ -280,7 +318,6 @@ impl Hand<'_> {
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": self.metadata(self.name, labels),
             "spec": {
-                "replicas": 2,
                 "selector": { "matchLabels": self.selector() },
                 "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
                 "template": {
