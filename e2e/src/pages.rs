@@ -1,7 +1,8 @@
 //! The documentation as something that can be run: the commands of a page, in their order.
 //!
 //! A `console` block is run. A `shell-session` block is not, and the line above it must say why. An HTML comment
-//! `<!-- test: … -->` is something that only a test has to do at that place.
+//! `<!-- test: … -->` is something that only a test has to do at that place; `<!-- covered by FILE … -->` says that the
+//! commands of the next block are run elsewhere, by what is in these files.
 
 use std::path::Path;
 
@@ -19,6 +20,13 @@ pub enum Act {
     },
     /// What a comment asks of the test.
     Hook(String),
+    /// Commands that are run by what is in these files.
+    Covered {
+        /// Line of the block on its page, from 1.
+        line: usize,
+        /// The files, from the top of the checkout.
+        by: Vec<String>,
+    },
 }
 
 /// What happens on the page in `file`.
@@ -31,12 +39,16 @@ fn parse(text: &str) -> Result<Vec<Act>> {
     let mut acts = Vec::new();
     // The last line of prose, which has to excuse a block that is not run.
     let mut said = "";
+    let mut covered = None;
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         let indent = line.len() - line.trim_start().len();
         let Some(info) = line.trim_start().strip_prefix("```") else {
             if let Some(hook) = line.trim().strip_prefix("<!-- test: ") {
                 acts.push(Act::Hook(hook.trim_end_matches("-->").trim().to_owned()));
+            } else if let Some(files) = line.trim().strip_prefix("<!-- covered by ") {
+                let files = files.trim_end_matches("-->").split_whitespace();
+                covered = Some((number + 1, files.map(str::to_owned).collect::<Vec<_>>()));
             } else if !line.trim().is_empty() {
                 said = line;
             }
@@ -58,9 +70,15 @@ fn parse(text: &str) -> Result<Vec<Act>> {
             script.push('\n');
         }
         match info {
-            "console" => acts.push(Act::Script {
-                line: number + 1,
-                text: script,
+            "console" => acts.push(match covered.take() {
+                Some((_, by)) => Act::Covered {
+                    line: number + 1,
+                    by,
+                },
+                None => Act::Script {
+                    line: number + 1,
+                    text: script,
+                },
             }),
             "shell-session" => ensure!(
                 ["needs", "not run"]
@@ -75,6 +93,9 @@ fn parse(text: &str) -> Result<Vec<Act>> {
             ),
             _ => {}
         }
+    }
+    if let Some((line, _)) = covered {
+        bail!("line {line}: no `console` block follows that could be covered elsewhere");
     }
     Ok(acts)
 }
@@ -101,6 +122,25 @@ mod tests {
                 },
             ]
         );
+    }
+
+    #[test]
+    fn a_block_that_is_run_elsewhere_says_where_and_only_that_block() {
+        let page = "<!-- covered by a.rs b/c -->\n\n```console\n$ a\n```\n\n```console\n$ b\n```\n";
+        assert_eq!(
+            parse(page).unwrap(),
+            [
+                Act::Covered {
+                    line: 3,
+                    by: vec!["a.rs".to_owned(), "b/c".to_owned()]
+                },
+                Act::Script {
+                    line: 7,
+                    text: "b\n".to_owned()
+                },
+            ]
+        );
+        assert!(parse("<!-- covered by a.rs -->\n\nNothing.\n").is_err());
     }
 
     #[test]

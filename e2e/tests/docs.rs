@@ -1,5 +1,5 @@
-//! The documentation, typed by somebody who follows it word by word: every command of every page runs on a fleet of its
-//! own, one page after the other.
+//! The documentation, typed by somebody who follows it word by word: every command of every page runs on a fleet, one page
+//! after the other.
 
 #[cfg(test)]
 mod tests {
@@ -11,32 +11,43 @@ mod tests {
         process::Command,
     };
 
-    use anyhow::{Result, bail, ensure};
+    use anyhow::{Context as _, Result, bail, ensure};
     use e2e::{
-        assets::Component,
+        assets::{Component, Neighbour},
         bed::block_on,
         checkout,
+        expect::eventually,
         fleet::{Fleet, Shape},
         operator::{Operator, Running, binary},
         pages::{self, Act},
         patience,
+        process::{Plan, Process},
     };
 
-    /// The pages with commands, in the order in which a reader gets to them.
+    /// The pages with commands below `docs/`, in the order in which a reader gets to them.
     const PAGES: [&str; 13] = [
-        "tutorial.md",
-        "render.md",
-        "how-to/use-several-stores.md",
-        "how-to/upgrade-a-release.md",
-        "how-to/cache-images.md",
-        "how-to/control-imports.md",
-        "how-to/isolate-the-network.md",
-        "how-to/rotate-credentials.md",
-        "how-to/register-a-target.md",
-        "targets.md",
-        "how-to/revoke-a-target.md",
-        "clusters.md",
-        "how-to/move-from-the-go-operator.md",
+        "docs/tutorial.md",
+        "docs/render.md",
+        "docs/how-to/use-several-stores.md",
+        "docs/how-to/upgrade-a-release.md",
+        "docs/how-to/cache-images.md",
+        "docs/how-to/control-imports.md",
+        "docs/how-to/isolate-the-network.md",
+        "docs/how-to/rotate-credentials.md",
+        "docs/how-to/register-a-target.md",
+        "docs/targets.md",
+        "docs/how-to/revoke-a-target.md",
+        "docs/clusters.md",
+        "docs/how-to/move-from-the-go-operator.md",
+    ];
+
+    /// The pages beside the code. The first are installations of their own, taken back before the next.
+    const READMES: [&str; 5] = [
+        "charts/target-cluster-access/README.md",
+        "charts/glance-operator/README.md",
+        "README.md",
+        "registry/README.md",
+        "CONTRIBUTING.md",
     ];
 
     /// Where the commands are typed: the checkout's folders, and room for files.
@@ -57,8 +68,6 @@ mod tests {
             for name in ["charts", "docs"] {
                 symlink(checkout().join(name), folder.join(name))?;
             }
-            let files = fleet.members().iter().map(|m| m.cluster().kubeconfig());
-            let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
             Ok(Self {
                 path: format!(
                     "{}:{}:{}",
@@ -66,7 +75,7 @@ mod tests {
                     folder.join(".local/bin").display(),
                     std::env::var("PATH").unwrap_or_default()
                 ),
-                kubeconfigs: files.join(":"),
+                kubeconfigs: kubeconfigs(fleet),
                 folder,
             })
         }
@@ -93,15 +102,32 @@ mod tests {
         }
     }
 
+    /// Of an administrator of all clusters; the hub is the current one.
+    fn kubeconfigs(fleet: &Fleet) -> String {
+        let files = fleet.members().iter().map(|m| m.cluster().kubeconfig());
+        let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
+        files.join(":")
+    }
+
     #[test]
     fn every_command_of_every_page_works() {
+        on_a_fleet(2, &PAGES);
+    }
+
+    #[test]
+    fn every_command_of_the_readmes_and_of_contributing_works_or_is_run_elsewhere() {
+        on_a_fleet(1, &READMES);
+    }
+
+    fn on_a_fleet(targets: usize, pages: &[&str]) {
         let told = block_on(async {
+            // One fleet at a time: they would share a port.
             let fleet = Fleet::own(Shape {
-                patience: patience::seconds(600),
-                ..Shape::targets(2)
+                patience: patience::seconds(900),
+                ..Shape::targets(targets)
             })
             .await?;
-            let outcome = follow(&fleet).await;
+            let outcome = Reader::new(&fleet)?.follow(pages).await;
             if outcome.is_err() {
                 fleet.folder().keep();
             }
@@ -113,71 +139,215 @@ mod tests {
         }
     }
 
-    async fn follow(fleet: &Fleet) -> Result<()> {
-        let desk = Desk::set_up(fleet)?;
-        let mut operator = None;
-        for page in PAGES {
-            for act in pages::read(&checkout().join("docs").join(page))? {
-                match act {
-                    Act::Script { line, text } => tokio::task::block_in_place(|| {
-                        let typed = desk.type_in(&text);
-                        typed.map_err(|error| error.context(format!("docs/{page}:{line}")))
-                    })?,
-                    Act::Hook(hook) if hook == "start the operator" => {
-                        operator = Some(start(fleet).await?);
-                    }
-                    Act::Hook(hook) => bail!("docs/{page}: nobody knows how to {hook}"),
-                }
-            }
-        }
-        drop(operator);
-        Ok(())
+    /// Who follows the pages, and what runs meanwhile.
+    struct Reader<'f> {
+        fleet: &'f Fleet,
+        desk: Desk,
+        operator: Option<Running>,
     }
 
-    async fn start(fleet: &Fleet) -> Result<Running> {
-        let folder = fleet.folder().path();
-        let operator =
-            Operator::deployed(fleet.hub(), "glance-system", "glance-operator", folder).await?;
-        operator.start().await
+    impl<'f> Reader<'f> {
+        fn new(fleet: &'f Fleet) -> Result<Self> {
+            Ok(Self {
+                fleet,
+                desk: Desk::set_up(fleet)?,
+                operator: None,
+            })
+        }
+
+        async fn follow(mut self, pages: &[&str]) -> Result<()> {
+            for page in pages {
+                for act in pages::read(&checkout().join(page))? {
+                    match act {
+                        Act::Script { line, text } => {
+                            self.type_in(&text)
+                                .with_context(|| format!("{page}:{line}"))?;
+                        }
+                        Act::Hook(hook) => {
+                            let done = self.hook(&hook).await;
+                            done.with_context(|| format!("{page}: {hook}"))?;
+                        }
+                        Act::Covered { line, by } => {
+                            for file in by {
+                                let exists = checkout().join(&file).is_file();
+                                ensure!(exists, "{page}:{line}: there is no {file}");
+                            }
+                        }
+                    }
+                }
+            }
+            Ok(())
+        }
+
+        fn type_in(&self, script: &str) -> Result<()> {
+            tokio::task::block_in_place(|| self.desk.type_in(script))
+        }
+
+        async fn hook(&mut self, hook: &str) -> Result<()> {
+            let hub = self.fleet.hub();
+            match hook {
+                "start the operator" => self.start().await,
+                "install the definitions of cert-manager" => {
+                    let definitions = tokio::task::spawn_blocking(|| Neighbour::CertManager.crds());
+                    hub.install(&definitions.await??).await
+                }
+                "be the owner of edge-1" => {
+                    let own = self.fleet.cluster("edge-1")?.kubeconfig();
+                    self.desk.kubeconfigs = own.display().to_string();
+                    Ok(())
+                }
+                "take the access back" => {
+                    self.type_in(
+                        "helm uninstall edge --namespace c5c3-access --wait
+                        kubectl delete namespace c5c3-access openstack",
+                    )?;
+                    self.desk.kubeconfigs = kubeconfigs(self.fleet);
+                    Ok(())
+                }
+                "take the installation back" => self.type_in(
+                    "helm uninstall glance-operator --namespace glance-system --wait
+                    kubectl delete namespace c5c3-clusters",
+                ),
+                "have a kubeconfig blue.yaml" => {
+                    let edge = self.fleet.cluster("edge-1")?.kubeconfig();
+                    fs::copy(edge, self.desk.folder.join("blue.yaml"))?;
+                    self.type_in("kubectl create namespace clusters")
+                }
+                "run the examples" => {
+                    for (example, words) in
+                        [("fleet", "Connected"), ("config_maps", "kube-root-ca.crt")]
+                    {
+                        self.example(example, words).await?;
+                    }
+                    Ok(())
+                }
+                _ => bail!("nobody knows how"),
+            }
+        }
+
+        /// An example of the registry prints what it has seen of the cluster `blue`.
+        async fn example(&self, name: &str, words: &str) -> Result<()> {
+            let exe = std::env::current_exe()?;
+            let profile = exe.parent().and_then(Path::parent).context("no folder")?;
+            let log = self.desk.folder.join(format!("{name}.log"));
+            let _running = Process::start(&Plan {
+                name: "example",
+                program: &profile.join("examples").join(name),
+                args: &["clusters".to_owned()],
+                env: &[("KUBECONFIG".to_owned(), self.desk.kubeconfigs.clone())],
+                folder: &self.desk.folder,
+                log: &log,
+            })?;
+            eventually(patience::seconds(30), "it to print", async || {
+                let printed = fs::read_to_string(&log)?;
+                let line = printed
+                    .lines()
+                    .find(|line| line.contains("blue") && line.contains(words));
+                line.map(|_| ()).with_context(|| printed.clone())
+            })
+            .await
+        }
+
+        /// As its Deployment has it. Nothing is behind the Service of its webhooks here, so they are taken away.
+        async fn start(&mut self) -> Result<()> {
+            self.type_in(
+                "kubectl delete --ignore-not-found validatingwebhookconfiguration/glance-operator-validating \\
+                mutatingwebhookconfiguration/glance-operator-mutating",
+            )?;
+            let folder = self.fleet.folder().path();
+            let installed = ("glance-system", "glance-operator");
+            let operator =
+                Operator::deployed(self.fleet.hub(), installed.0, installed.1, folder).await?;
+            self.operator = Some(operator.arg("--enable-webhooks=false").start().await?);
+            Ok(())
+        }
     }
 
     #[test]
     fn no_page_is_forgotten() {
-        let docs = checkout().join("docs");
         let mut with_commands = BTreeSet::new();
-        for file in markdown(&docs) {
-            if pages::read(&file)
-                .unwrap()
-                .iter()
-                .any(|act| matches!(act, Act::Script { .. }))
-            {
-                let name = file.strip_prefix(&docs).unwrap();
-                with_commands.insert(name.display().to_string());
+        for page in pages() {
+            let acts = pages::read(&checkout().join(&page)).unwrap();
+            let is_run = |act: &Act| matches!(act, Act::Script { .. } | Act::Covered { .. });
+            if acts.iter().any(is_run) {
+                with_commands.insert(page);
             }
         }
-        assert_eq!(with_commands, PAGES.map(str::to_owned).into());
+        let typed = PAGES.iter().chain(&READMES).map(|page| (*page).to_owned());
+        assert_eq!(with_commands, typed.collect());
     }
 
     #[test]
     fn every_link_leads_somewhere() {
-        let mut files = markdown(&checkout().join("docs"));
-        // Patterns of fields look like links.
-        files.retain(|file| !file.starts_with(checkout().join("docs/reference")));
-        for name in ["README.md", "CONTRIBUTING.md"] {
-            files.push(checkout().join(name));
-        }
         let mut dead = Vec::new();
-        for file in files {
+        // Patterns of fields look like links.
+        for page in pages()
+            .iter()
+            .filter(|page| !page.starts_with("docs/reference"))
+        {
+            let file = checkout().join(page);
             let text = fs::read_to_string(&file).unwrap();
             for link in text.split("](").skip(1) {
                 let link = link.split([')', '#']).next().unwrap_or_default();
                 let place = file.parent().unwrap().join(link);
                 if !link.is_empty() && !link.contains("://") && !place.exists() {
-                    dead.push(format!("{}: {link}", file.display()));
+                    dead.push(format!("{page}: {link}"));
                 }
             }
         }
         assert!(dead.is_empty(), "{dead:#?}");
+    }
+
+    /// Those who type `make demo`, in a sentence or in a block, find it.
+    #[test]
+    fn every_target_of_make_and_every_stage_that_a_page_names_is_there() {
+        let makefile = fs::read_to_string(checkout().join("Makefile")).unwrap();
+        let script = fs::read_to_string(checkout().join(".ci/run")).unwrap();
+        let word = |text: &str| -> String {
+            let letters = text
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '-');
+            letters.collect()
+        };
+        let mut found = 0;
+        let mut missing = Vec::new();
+        for page in pages() {
+            let text = fs::read_to_string(checkout().join(&page)).unwrap();
+            for mark in ["`make ", "$ make "] {
+                for rest in text.split(mark).skip(1) {
+                    found += 1;
+                    let target = word(rest);
+                    if !makefile.contains(&format!("\n{target}: ##")) {
+                        missing.push(format!("{page}: make {target}"));
+                    }
+                }
+            }
+            for rest in text.split("`.ci/run ").skip(1) {
+                for stage in rest.split('`').next().unwrap_or_default().split(' ') {
+                    found += 1;
+                    if stage != "check" && !script.contains(&format!("[{}]=", word(stage))) {
+                        missing.push(format!("{page}: .ci/run {stage}"));
+                    }
+                }
+            }
+        }
+        assert!(missing.is_empty(), "{missing:#?}");
+        assert!(found > 15, "only {found} were seen");
+    }
+
+    /// Every page of the repository, from the top of the checkout.
+    fn pages() -> BTreeSet<String> {
+        let top = checkout();
+        let mut files = Vec::new();
+        for folder in ["docs", "charts", "registry", "crds", "src", "e2e", ".ci"] {
+            files.extend(markdown(&top.join(folder)));
+        }
+        for entry in fs::read_dir(top).unwrap().flatten() {
+            files.push(entry.path());
+        }
+        files.retain(|file| file.extension().is_some_and(|kind| kind == "md"));
+        let name = |file: &PathBuf| file.strip_prefix(top).unwrap().display().to_string();
+        files.iter().map(name).collect()
     }
 
     fn markdown(folder: &Path) -> Vec<PathBuf> {
@@ -190,7 +360,6 @@ mod tests {
                 files.push(path);
             }
         }
-        files.sort();
         files
     }
 }
