@@ -144,3 +144,23 @@ async fn a_stop_lets_late_comers_in_for_a_while_and_cuts_nobody_off() {
     }
     served.over.await.unwrap();
 }
+
+#[tokio::test]
+async fn an_api_server_that_speaks_http_2_is_spoken_to_in_it_and_one_that_does_not_in_the_older() {
+    let served = Served::start().await;
+    let usual = connector().unwrap();
+    for (offered, spoken) in [
+        (&[&b"h2"[..], b"http/1.1"][..], Some(&b"h2"[..])),
+        (&[&b"http/1.1"[..]][..], Some(&b"http/1.1"[..])),
+        (&[][..], None),
+    ] {
+        let mut config = usual.config().as_ref().clone();
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = TcpStream::connect(served.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = connector.connect(name, stream).await.unwrap();
+        let (_, session) = stream.get_ref();
+        assert_eq!(session.alpn_protocol(), spoken);
+    }
+}
