@@ -170,6 +170,12 @@ impl Informer {
         self.inner.read().list(namespace)
     }
 
+    /// The objects of a namespace whose names begin with `prefix`, by name. Takes no longer where there are many others.
+    pub fn list_by_prefix(&self, namespace: Option<&str>, prefix: &str) -> Vec<Arc<DynamicObject>> {
+        let namespace = namespace.unwrap_or_default();
+        self.inner.read().beginning(namespace, prefix)
+    }
+
     /// What [`Self::get`] and [`Self::list`] are worth for a namespace, or for all.
     ///
     /// While the first list is under way this waits for its end, at most `wait`. It never waits

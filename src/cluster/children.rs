@@ -60,18 +60,36 @@ impl Target {
 
     /// All children of a kind, metadata at least.
     pub async fn children(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
+        self.children_by_prefix(kind, "").await
+    }
+
+    /// The children of a kind whose names begin with `prefix`, metadata at least. For kinds of which a namespace has
+    /// many: each Glance looks at its own.
+    pub async fn children_by_prefix(
+        &self,
+        kind: &Kind,
+        prefix: &str,
+    ) -> Result<Vec<Arc<DynamicObject>>, StepError> {
         let namespace = self.namespace();
         let all = match self.view.readiness(kind, Some(namespace)).await {
             Readiness::Synced => self
                 .view
                 .informer(kind)
-                .map(|informer| informer.list(Some(namespace)))
+                .map(|informer| informer.list_by_prefix(Some(namespace), prefix))
                 .unwrap_or_default(),
             Readiness::NotServed => Vec::new(),
             Readiness::Forbidden(_) | Readiness::Failing(_) => self.list_metadata(kind).await?,
         };
         Ok(all
             .into_iter()
+            .filter(|object| {
+                object
+                    .metadata
+                    .name
+                    .as_deref()
+                    .unwrap_or_default()
+                    .starts_with(prefix)
+            })
             .filter(|object| self.owner.claim(&object.metadata) == Claim::Mine)
             .collect())
     }

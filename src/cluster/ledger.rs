@@ -11,6 +11,7 @@ use std::{
 
 use glance_api::keys::FIELD_MANAGER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ObjectMeta};
+use serde::Serialize;
 use serde_json::{Value, json};
 use target_registry::Kind;
 use tokio::time::Instant;
@@ -246,9 +247,10 @@ impl Ledger {
     }
 }
 
-/// Hash of a JSON value; its maps are ordered, so equal values hash equally.
-pub fn of_json(value: &Value) -> String {
-    sha256_hex(value.to_string())
+/// Hash of a value as JSON; the maps of a [`Value`] are ordered, so equal values hash equally.
+pub fn of_json(value: &impl Serialize) -> String {
+    // Texts, numbers and maps with texts for keys: there is nothing to fail.
+    sha256_hex(serde_json::to_vec(value).unwrap_or_default())
 }
 
 /// The key of an object.
@@ -277,7 +279,7 @@ pub fn managed_hash(meta: &ObjectMeta) -> Option<String> {
         })
         .find_map(|entry| match &entry.fields_v1 {
             Some(FieldsV1(Value::String(hash))) => Some(hash.clone()),
-            Some(FieldsV1(fields)) => Some(of_json(&json!([fields, entry.time]))),
+            Some(FieldsV1(fields)) => Some(of_json(&(fields, &entry.time))),
             None => None,
         })
 }

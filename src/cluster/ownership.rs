@@ -107,9 +107,9 @@ impl Owner {
             Placement::Local if reference.is_none() => Claim::Unmarked,
             Placement::Local => Claim::Foreign,
             Placement::Remote => {
-                let labelled = label(meta, labels::OWNER_KIND) == Some(OWNER_KIND)
-                    && label(meta, labels::OWNER_NAME) == Some(&self.name)
-                    && label(meta, labels::OWNER_NAMESPACE) == Some(&self.namespace);
+                let labelled = label(meta, labels::OWNER_NAME) == Some(&self.name)
+                    && label(meta, labels::OWNER_NAMESPACE) == Some(&self.namespace)
+                    && label(meta, labels::OWNER_KIND) == Some(OWNER_KIND);
                 let mark = |key| meta.annotations.as_ref()?.get(key);
                 let hub = mark(annotations::HUB_UID);
                 match (labelled, hub, &self.hub_uid) {

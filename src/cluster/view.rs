@@ -6,12 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::core::DynamicObject;
-use serde_json::{Value, json};
 use target_registry::{Change, Cluster, Informer, InformerSpec, Kind, Payload, Readiness};
 
 use super::{
-    kinds::{self, CHILDREN, INPUTS, JOB},
+    kinds::{CHILDREN, INPUTS, JOB},
     ledger::{self, Ledger},
+    reduce::reduce,
     runs,
     shared_list::SharedLists,
 };
@@ -120,7 +120,6 @@ fn spec(
         let name = name.clone();
         Arc::new(move |object: &DynamicObject| routes.wants(&name, &kind, object))
     };
-    let is_input = INPUTS.iter().any(|input| input.kind == kind.kind);
     let on_change = {
         let routes = Arc::clone(routes);
         let ledger = Arc::clone(ledger);
@@ -147,14 +146,7 @@ fn spec(
         selector,
         payload,
         keep,
-        reduce: Arc::new(move |object: &mut DynamicObject| {
-            ledger::reduce_managed_fields(&mut object.metadata);
-            if is_input {
-                keep_conditions_only(object);
-            } else {
-                keep_what_steps_read(&kind, object);
-            }
-        }),
+        reduce: Arc::new(move |object: &mut DynamicObject| reduce(&kind, object)),
         on_change,
     }
 }
@@ -165,19 +157,4 @@ fn object_key(kind: &Kind, object: &DynamicObject) -> ledger::ObjectKey {
         object.metadata.namespace.as_deref().unwrap_or_default(),
         object.metadata.name.as_deref().unwrap_or_default(),
     )
-}
-
-/// Of an input only its readiness is read.
-fn keep_conditions_only(object: &mut DynamicObject) {
-    object.metadata.annotations = None;
-    let conditions = object.data["status"]["conditions"].take();
-    object.data = json!({ "status": { "conditions": conditions } });
-}
-
-/// Secrets and `ConfigMap`s never keep data, whatever a watch or a write answered.
-fn keep_what_steps_read(kind: &Kind, object: &mut DynamicObject) {
-    if kind.kind == kinds::SECRET.kind || kind.kind == kinds::CONFIG_MAP.kind {
-        object.data = Value::Object(serde_json::Map::new());
-        object.types = None;
-    }
 }

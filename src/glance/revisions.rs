@@ -112,15 +112,11 @@ pub async fn prune(
     family: &Family,
     current: &str,
 ) -> Result<(), StepError> {
-    let all = target.children(kind).await?;
-    let prefix = family.prefix();
+    let all = target.children_by_prefix(kind, &family.prefix()).await?;
     let label = family.label();
     let family: Vec<_> = all
         .iter()
-        .filter(|object| {
-            object.labels().get(labels::CONFIG_BASE) == Some(&label)
-                && object.name_any().starts_with(&prefix)
-        })
+        .filter(|object| object.labels().get(labels::CONFIG_BASE) == Some(&label))
         .map(|object| &object.metadata)
         .collect();
     let nothing = BTreeSet::new();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -63,6 +64,18 @@ impl Store {
             Some(namespace) => self.objects.get(namespace).map(objects).unwrap_or_default(),
             None => self.objects.values().flat_map(objects).collect(),
         }
+    }
+
+    /// The objects of a namespace whose names begin with `prefix`, without a look at the others.
+    pub(super) fn beginning(&self, namespace: &str, prefix: &str) -> Vec<Arc<DynamicObject>> {
+        let Some(names) = self.objects.get(namespace) else {
+            return Vec::new();
+        };
+        names
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(name, _)| name.starts_with(prefix))
+            .map(|(_, entry)| entry.object.clone())
+            .collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -423,6 +436,34 @@ mod tests {
         store.put(object("ns", "a", "1", "6"), false, Source::Watch);
         assert_eq!(store.list(None).len(), 0);
         assert_eq!(store.len(), 0);
+    }
+
+    #[test]
+    fn names_that_begin_alike_are_found_beside_others() {
+        let mut store = Store::default();
+        for (namespace, name) in [
+            ("ns", "a"),
+            ("ns", "b-1"),
+            ("ns", "b-2"),
+            ("ns", "bc"),
+            ("other", "b-3"),
+        ] {
+            fold(
+                &mut store,
+                &object(namespace, name, name, "5"),
+                Source::Watch,
+            );
+        }
+        let names = |namespace: &str, prefix: &str| -> Vec<_> {
+            let found = store.beginning(namespace, prefix);
+            found
+                .iter()
+                .map(|object| key(object).1.to_owned())
+                .collect()
+        };
+        assert_eq!(names("ns", "b-"), ["b-1", "b-2"]);
+        assert_eq!(names("ns", "").len(), 4);
+        assert!(names("ns", "c").is_empty() && names("none", "b-").is_empty());
     }
 
     #[test]

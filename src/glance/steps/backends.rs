@@ -264,11 +264,10 @@ async fn inputs(
             },
             _ => String::new(),
         };
-        let spec = serde_json::to_value(&backend.spec).unwrap_or_default();
         parts.push(format!(
             "{} {} {} {version}",
             backend.name_any(),
-            ledger::of_json(&spec),
+            ledger::of_json(&backend.spec),
             is_credential_ready(backend)
         ));
     }

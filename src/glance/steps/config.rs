@@ -149,8 +149,7 @@ async fn config_map(
     rendered: &Rendered,
 ) -> Result<String, StepError> {
     let policy = policy_document(glance, target).await?;
-    let spec = serde_json::to_value(&glance.spec).unwrap_or_default();
-    let inputs = format!("{} {rendered:?} {policy:?}", ledger::of_json(&spec));
+    let inputs = format!("{} {rendered:?} {policy:?}", ledger::of_json(&glance.spec));
     let family = Family::config(&target.owner.name);
     if let Some(name) = target.view.ledger.output(&target.owner.uid, STEP, &inputs)
         && revisions::is_intact(target, &CONFIG_MAP, &family, &name).await?

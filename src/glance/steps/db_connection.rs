@@ -87,9 +87,11 @@ fn waiting(message: String) -> Report<Connection> {
 
 /// Everything the URL and its Secret depend on, versions standing for content.
 fn inputs(glance: &Glance, upstream: &ledger::Version, live: Option<&DynamicObject>) -> String {
-    let spec = serde_json::to_value(&glance.spec.database).unwrap_or_default();
     let live = live.map(|live| ledger::version(&live.metadata));
-    format!("{upstream:?} {live:?} {}", ledger::of_json(&spec))
+    format!(
+        "{upstream:?} {live:?} {}",
+        ledger::of_json(&glance.spec.database)
+    )
 }
 
 /// The URL, or the key that is missing for it. `value` reads the credentials; one that is no text counts as missing,
