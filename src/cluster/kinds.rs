@@ -83,6 +83,19 @@ pub const INPUTS: [Kind; 4] = [MARIADB, CLUSTER_SECRET_STORE, SECRET_STORE, EXTE
 /// The three whose removal drops the database, in the order they are deleted.
 pub const MARIADB_CHILDREN: [Kind; 3] = [DATABASE, USER, GRANT];
 
+/// Whether every cluster serves a kind, so that one which seems not to is something else.
+pub fn is_everywhere(kind: &Kind) -> bool {
+    const GROUPS: [&str; 6] = [
+        "",
+        "apps",
+        "batch",
+        "policy",
+        "autoscaling",
+        "networking.k8s.io",
+    ];
+    GROUPS.contains(&kind.group)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

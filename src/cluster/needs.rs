@@ -4,6 +4,7 @@ use target_registry::{Kind, Needs, Permission};
 
 use super::kinds::{
     CHILDREN, CLUSTER_SECRET_STORE, EXTERNAL_SECRET, HTTP_ROUTE, INPUTS, MARIADB, SECRET_STORE,
+    is_everywhere,
 };
 
 const CRUD: &[&str] = &[
@@ -11,16 +12,6 @@ const CRUD: &[&str] = &[
 ];
 const READ: &[&str] = &["get", "list", "watch"];
 const GET: &[&str] = &["get"];
-
-/// Groups that every cluster serves.
-const EVERYWHERE: [&str; 6] = [
-    "",
-    "apps",
-    "batch",
-    "policy",
-    "autoscaling",
-    "networking.k8s.io",
-];
 
 /// Rights, and kinds worth showing.
 pub fn of_targets() -> Needs {
@@ -53,7 +44,7 @@ fn on(kind: Kind, verbs: &'static [&'static str]) -> Permission {
         resource: kind.plural,
         verbs,
         namespaced: kind.namespaced,
-        only_with: (!EVERYWHERE.contains(&kind.group)).then_some(kind),
+        only_with: (!is_everywhere(&kind)).then_some(kind),
     }
 }
 

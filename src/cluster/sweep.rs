@@ -11,7 +11,7 @@ use target_registry::Kind;
 
 use super::{
     Target,
-    kinds::{CHILDREN, MARIADB_CHILDREN},
+    kinds::{self, CHILDREN, MARIADB_CHILDREN},
     ownership::{self, Claim},
 };
 use crate::pipeline::report::{ErrorKind, StepError, describe};
@@ -105,15 +105,7 @@ impl Target {
     /// Whether the cluster really does not serve a kind. Kinds that every cluster has are missing only where something
     /// else answers, a proxy whose route is gone as a rule: that must not pass for an empty cluster.
     async fn lacks(&self, kind: &Kind) -> bool {
-        const EVERYWHERE: [&str; 6] = [
-            "",
-            "apps",
-            "batch",
-            "policy",
-            "autoscaling",
-            "networking.k8s.io",
-        ];
-        if EVERYWHERE.contains(&kind.group) {
+        if kinds::is_everywhere(kind) {
             return false;
         }
         self.cluster.forget_capability(kind).await;

@@ -277,8 +277,7 @@ fn a_placed_glance_with_two_backends_is_ready_after_few_requests() {
         site.apply(&first).await?;
         site.glance("first").is_ready(seconds(60)).await?;
 
-        // A stall of the machine pulls a burst of events apart, and costs a pass: the best of three counts.
-        let mut best = Until::never();
+        // A stall of the machine pulls a burst of events apart, and costs a pass: one of three has to be as promised.
         for name in ["counted-1", "counted-2", "counted-3"] {
             let counted = scenario(name);
             counted.apply_surroundings(edge).await?;
@@ -293,12 +292,12 @@ fn a_placed_glance_with_two_backends_is_ready_after_few_requests() {
                 "until Ready: {} requests, {} passes, {} of both backends",
                 until.requests, until.passes, until.passes_of_backends
             );
-            best = best.better(until);
-            if best.is_as_promised() {
+            if until.is_as_promised() {
                 return Ok(());
             }
+            eprintln!("{:#?}", until.asked);
         }
-        panic!("{best:#?}");
+        panic!("none of three was as promised; above is what each took and asked");
     });
 }
 
@@ -314,24 +313,6 @@ struct Until {
 // === impl Until ===
 
 impl Until {
-    fn never() -> Self {
-        Self {
-            requests: usize::MAX,
-            passes: f64::MAX,
-            passes_of_backends: f64::MAX,
-            asked: Vec::new(),
-        }
-    }
-
-    fn better(self, other: Self) -> Self {
-        Self {
-            requests: self.requests.min(other.requests),
-            passes: self.passes.min(other.passes),
-            passes_of_backends: self.passes_of_backends.min(other.passes_of_backends),
-            asked: other.asked,
-        }
-    }
-
     fn is_as_promised(&self) -> bool {
         self.requests <= REQUESTS_UNTIL_READY
             && self.passes <= PASSES.0

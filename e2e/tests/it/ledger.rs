@@ -10,6 +10,7 @@ use e2e::{
     fleet::Fleet,
     kinds,
     patience::seconds,
+    scenario::Scenario,
     site::Site,
 };
 use glance_api::keys::{annotations, labels};
@@ -31,6 +32,26 @@ fn has_entries(count: usize) -> impl Fn(&DynamicObject) -> Result<(), String> {
         entries if entries.len() == count => Ok(()),
         other => Err(format!("{other:?}")),
     }
+}
+
+/// Deletes a Glance whose children are to stay, with the cluster at hand.
+async fn give_up(site: &Site<'_>, scenario: &Scenario, target_cluster: &Object<'_>) -> Result<()> {
+    let wish = json!({ annotations::ABANDON_REMOTE_CHILDREN: "true" });
+    let patch = json!({ "metadata": { "annotations": wish } });
+    site.hub()
+        .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(scenario.namespace()))
+        .patch(
+            scenario.name(),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await?;
+    site.hub().delete(&scenario.glance()).await?;
+    site.glance(scenario.name()).is_gone(seconds(30)).await?;
+    target_cluster
+        .satisfies(seconds(10), "to list what was left", has_entries(1))
+        .await?;
+    Ok(())
 }
 
 async fn ask(site: &Site<'_>, name: &str) -> Result<()> {
@@ -151,18 +172,8 @@ fn what_a_new_glance_of_the_name_has_taken_over_is_not_reclaimed() {
         site.apply(&scenario).await?;
         let glance = site.glance("images");
         glance.is_ready(seconds(60)).await?;
-        // Given up by hand, with the cluster at hand.
-        let patch = json!({ "metadata": { "annotations": { annotations::ABANDON_REMOTE_CHILDREN: "true" } } });
-        site.hub()
-            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(ns))
-            .patch("images", &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
-        site.hub().delete(&scenario.glance()).await?;
-        glance.is_gone(seconds(30)).await?;
         let object = site.target_cluster(&clusters, "edge-1");
-        object
-            .satisfies(seconds(10), "to list what was left", has_entries(1))
-            .await?;
+        give_up(&site, &scenario, &object).await?;
         site.apply(&scenario).await?;
         glance.is_ready(seconds(60)).await?;
         let before: Vec<_> = children::by_labels(edge, ns, "images")
@@ -196,18 +207,8 @@ fn by_command_what_was_left_is_listed_under_the_name_its_cluster_has_now_and_del
         site.apply(&scenario).await?;
         let glance = site.glance("images");
         glance.is_ready(seconds(60)).await?;
-        let wish = json!({ annotations::ABANDON_REMOTE_CHILDREN: "true" });
-        let patch = json!({ "metadata": { "annotations": wish } });
-        site.hub()
-            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(ns))
-            .patch("images", &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
-        site.hub().delete(&scenario.glance()).await?;
-        glance.is_gone(seconds(30)).await?;
         let before = site.target_cluster(&clusters, "edge-1");
-        before
-            .satisfies(seconds(10), "to list what was left", has_entries(1))
-            .await?;
+        give_up(&site, &scenario, &before).await?;
         let listed = user.clusters_ok(&["abandoned", "-o", "json"]).await?;
         let listed = listed.json()?["items"].clone();
         assert_eq!(listed[0]["cluster"], "edge-1", "{listed}");
