@@ -80,6 +80,7 @@ impl Target {
                 uid: uid.to_owned(),
                 placement: Placement::Remote,
                 hub_uid,
+                adopts_from: None,
             },
             cluster,
             view,

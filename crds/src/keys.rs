@@ -101,6 +101,9 @@ pub mod annotations {
     /// On a Glance, by a person: `"true"` releases a Glance that is being
     /// deleted without its cleanup on the target cluster.
     pub const ABANDON_REMOTE_CHILDREN: &str = "glance.openstack.c5c3.io/abandon-remote-children";
+    /// On a Glance, by a person: the mark of another hub, as that hub left it
+    /// on the children; they are taken over. For a hub that was built anew.
+    pub const ADOPT_FROM_HUB: &str = "glance.openstack.c5c3.io/adopt-from-hub";
 }
 
 /// Finalizers.
@@ -185,5 +188,8 @@ pub mod events {
         /// Something of a Glance that is being deleted could not be; it is
         /// tried again.
         TEARDOWN_FAILED = "TeardownFailed";
+        /// A Glance that is being deleted waits for its target cluster; the
+        /// event says how to let it go without.
+        TEARDOWN_HELD = "TeardownHeld";
     }
 }

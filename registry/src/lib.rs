@@ -136,7 +136,7 @@ pub use crate::{
     policy::Purpose,
     preflight::{Needs, Permission},
     registration::{
-        ContentHash, Fault, KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Refusal,
+        Claims, ContentHash, Fault, KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Refusal,
         Registration, RegistrationError, is_registration,
     },
     registry::{Registry, RegistryOptions},

@@ -14,18 +14,17 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    attempt::{Attempt, Goal, Outcome, Report},
+    attempt::Report,
     member::{Member, Trouble},
     pulse::Beat,
 };
 use crate::{
-    Cause, Cluster, Registration, RegistrationError, RegistryOptions, State,
+    Cluster, Registration, RegistrationError, RegistryOptions, State,
     registration::{Content, ContentHash},
     registry::Shared,
     renewal::{Renewed, Shelf},
@@ -45,6 +44,8 @@ enum Message {
     Listed(BTreeSet<String>),
     /// A renewed token, and what it stands for.
     Renewed(Box<Renewed>),
+    /// A token could not be renewed, and why.
+    Unrenewed(Arc<Registration>, String),
     /// An attempt to connect ended.
     Report(Report),
     /// The probe of a connected cluster has something to say.
@@ -87,6 +88,7 @@ pub(crate) fn spawn(
         renewals: BTreeMap::new(),
         members: BTreeMap::new(),
         listed: false,
+        early: Vec::new(),
         attempts: 0,
         generations: 0,
     };
@@ -105,6 +107,8 @@ struct Owner {
     members: BTreeMap<String, Member>,
     /// Whether the first list of Secrets is complete.
     listed: bool,
+    /// Registrations of the first list: used when all of it is there, renewed tokens included.
+    early: Vec<Secret>,
     /// Counts attempts, to tell a report of the present one from a late one.
     attempts: u64,
     /// The last generation given out, of whatever cluster.
@@ -143,10 +147,13 @@ impl Owner {
                 message = mail.recv() => message,
             };
             match message {
-                Some(Message::Secret(secret)) => self.read(&secret),
+                Some(Message::Secret(secret)) if self.listed => self.read(&secret),
+                // Without the token that was renewed for it, an old one would be tried, and told of.
+                Some(Message::Secret(secret)) => self.early.push(*secret),
                 Some(Message::Removed(name)) => self.remove(&name),
                 Some(Message::Listed(names)) => self.listed(&names),
                 Some(Message::Renewed(renewed)) => self.renewed(*renewed),
+                Some(Message::Unrenewed(of, why)) => self.unrenewed(of, why),
                 Some(Message::Report(report)) => self.report(report),
                 Some(Message::Beat(beat)) => self.hear(beat),
                 None => break,
@@ -164,6 +171,9 @@ impl Owner {
     }
 
     fn listed(&mut self, names: &BTreeSet<String>) {
+        for secret in std::mem::take(&mut self.early) {
+            self.read(&secret);
+        }
         self.listed = true;
         self.shared.set_listed();
         let gone = self.members.keys().filter(|name| !names.contains(*name));
@@ -200,6 +210,13 @@ impl Owner {
                     tracing::info!(
                         cluster = name,
                         "registration changed, re-engaging the cluster"
+                    );
+                }
+                if !content.unread.is_empty() {
+                    tracing::info!(
+                        cluster = name,
+                        keys = content.unread.join(","),
+                        "the registration Secret holds keys that nobody reads"
                     );
                 }
                 let current = member.current.as_ref();
@@ -265,140 +282,6 @@ impl Owner {
         self.attempt(member, registration, None);
         if member.current.is_none() {
             self.publish(member, State::Pending, None);
-        }
-    }
-
-    /// Starts to connect; after a first failure, with a pause.
-    fn attempt(
-        &mut self,
-        member: &mut Member,
-        registration: Arc<Registration>,
-        after: Option<Timestamp>,
-    ) {
-        let current = member.current.as_ref();
-        let same = current.filter(|(_, current)| registration.same_connection(current));
-        let goal =
-            if let (Some((cluster, _)), Some(header)) = (same, &registration.access.credential) {
-                Goal::Swap(cluster.clone(), header.clone())
-            } else {
-                self.generations += 1;
-                Goal::Connect {
-                    generation: self.generations,
-                    permits: member.permits.clone(),
-                    keepsakes: member.keepsakes.clone(),
-                }
-            };
-        self.attempts += 1;
-        let attempt = Attempt::new(self.attempts, registration, self.stop.child_token());
-        let run = attempt::run(
-            attempt.clone(),
-            goal,
-            after,
-            self.options.clone(),
-            (self.gate.clone(), self.shared.policies.settled()),
-            self.inbox.clone(),
-        );
-        let stop = attempt.stop.clone();
-        self.shared.tasks.spawn(async move {
-            stop.run_until_cancelled(run).await;
-        });
-        member.attempt = Some(attempt);
-    }
-
-    fn report(&mut self, report: Report) {
-        let name = report.attempt.registration.name().to_owned();
-        let Some(mut member) = self.members.remove(&name) else {
-            return;
-        };
-        // The present attempt, or one that was given up while its report was under way?
-        if member
-            .attempt
-            .as_ref()
-            .is_some_and(|attempt| attempt.id == report.attempt.id)
-        {
-            member.tried = true;
-            self.conclude(&mut member, report);
-        }
-        self.members.insert(name, member);
-    }
-
-    fn conclude(&mut self, member: &mut Member, report: Report) {
-        let registration = report.attempt.registration;
-        match report.outcome {
-            Outcome::Failed {
-                cause,
-                detail,
-                next_try,
-            } => {
-                member.keepsakes.metrics.engagement("failed");
-                tracing::warn!(
-                    cluster = member.state.name,
-                    %cause,
-                    %detail,
-                    %next_try,
-                    "cannot connect to the cluster"
-                );
-                if cause == Cause::Unauthorized
-                    && let Some(original) = self.without_renewal(&registration)
-                {
-                    member.give_up();
-                    self.attempt(member, original, None);
-                    return;
-                }
-                if cause == Cause::Unauthorized && member.current.is_some() {
-                    // Whoever wrote a credential that is not accepted meant to replace the old one.
-                    member.give_up();
-                    self.disengage(member);
-                    self.attempt(member, registration, Some(next_try));
-                }
-                let trouble = (cause, detail, Some(next_try));
-                if member.current.is_some() {
-                    member.content = Some(trouble);
-                    self.settle(member, true);
-                } else {
-                    self.publish(member, State::Lost, Some(trouble));
-                }
-            }
-            Outcome::Connected(cluster, identity) => {
-                member.attempt = None;
-                if self.identify(member, &registration, identity.uid.as_deref()) {
-                    member.keepsakes.metrics.engagement("connected");
-                    self.watch_over(&cluster);
-                    let old = member.use_now(cluster, registration);
-                    self.settle(member, true);
-                    tracing::info!(
-                        cluster = member.state.name,
-                        generation = member.state.generation,
-                        version = identity.version,
-                        "cluster engaged"
-                    );
-                    if let Some(old) = old {
-                        join(&self.shared, old);
-                    }
-                    self.plan_renewal(member);
-                } else {
-                    join(&self.shared, cluster);
-                }
-            }
-            Outcome::Swapped(header, identity) => {
-                member.attempt = None;
-                if self.identify(member, &registration, identity.uid.as_deref())
-                    && let Some((cluster, _)) = &member.current
-                {
-                    let cluster = cluster.clone();
-                    cluster.set_credential(header);
-                    cluster.set_usable(true);
-                    member.use_now(cluster.clone(), registration);
-                    member.keepsakes.metrics.engagement("rotated");
-                    tracing::info!(
-                        cluster = member.state.name,
-                        generation = cluster.generation(),
-                        "cluster engaged"
-                    );
-                    self.settle(member, true);
-                    self.plan_renewal(member);
-                }
-            }
         }
     }
 

@@ -40,6 +40,10 @@ const CONTENT: Duration = Duration::from_mins(10);
 /// The same while something is missing: soon after anything has changed, and less often later.
 const WANTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
+/// Shortest time until a call that was not allowed is a reason to look again: what is denied for another
+/// reason than want of a right, a quota for one, is denied again and again.
+const DENIED: Duration = Duration::from_secs(10);
+
 /// A namespace that no cluster has: what may be done in it may be done everywhere.
 const NOWHERE: &str = "target-registry-preflight";
 
@@ -104,11 +108,12 @@ pub(crate) async fn run(shared: Arc<Shared>, needs: Needs, stop: CancellationTok
 
 /// Looks at one connection again and again, for as long as it lasts.
 async fn follow(shared: Arc<Shared>, cluster: std::sync::Weak<Cluster>, needs: Arc<Needs>) {
-    let Some(legs) = cluster.upgrade().map(|cluster| cluster.legs()) else {
+    let Some(present) = cluster.upgrade() else {
         return;
     };
+    let (legs, throttle) = (present.legs(), present.throttle().clone());
     let (mut rotated, denied) = (legs.rotated.clone(), legs.denied.clone());
-    drop(legs);
+    drop((legs, present));
     let mut reports = shared.reports.changes();
     let appeared = Arc::new(Notify::new());
     let mut watched = None;
@@ -157,8 +162,13 @@ async fn follow(shared: Arc<Shared>, cluster: std::sync::Weak<Cluster>, needs: A
                 }
             }
         };
+        let refused = async {
+            tokio::time::sleep(DENIED).await;
+            throttle.denied().await;
+        };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
+            () = refused => {}
             Ok(()) = rotated.changed() => {}
             () = appeared.notified() => {}
             () = denied.notified() => {}

@@ -4,10 +4,12 @@
 //! Nothing in it may make the process run a program, open a file, or send a credential of its own
 //! somewhere. So it is judged as plain data before anything that could act on it sees it.
 
+mod claims;
 mod connect;
 mod credential;
 mod document;
 mod entry;
+mod error;
 mod refusal;
 
 use std::collections::BTreeSet;
@@ -16,9 +18,12 @@ use http::{HeaderMap, HeaderValue};
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::credential::Claims;
-pub use self::refusal::{Fault, Refusal};
-use crate::{LOCAL, client::host_of, failure::Cause, target_cluster::CredentialStatus};
+pub use self::{
+    claims::Claims,
+    error::RegistrationError,
+    refusal::{Fault, Refusal},
+};
+use crate::{LOCAL, client::host_of, renewal::Renewed, target_cluster::CredentialStatus};
 
 /// Label of a registration Secret. Its value must be exactly `true`.
 pub const REGISTRATION_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
@@ -67,67 +72,8 @@ pub(crate) struct Content<'a> {
     namespaces: Option<BTreeSet<String>>,
     hash: ContentHash,
     uid: Option<&'a str>,
-}
-
-/// Why a registration Secret cannot be used. The texts name the cluster and what to do, and never
-/// contain a value from the kubeconfig.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegistrationError {
-    /// The name means the cluster of the registry itself.
-    #[error(
-        "the name {cluster:?} means the hub itself and cannot be registered, give the registration \
-         Secret another name"
-    )]
-    NameTaken {
-        /// Name of the cluster.
-        cluster: String,
-    },
-    /// The key is missing or empty. Removing it in place withdraws the credential.
-    #[error(
-        "the {KUBECONFIG_KEY} key in the registration Secret of cluster {cluster:?} is missing or \
-         empty, write a kubeconfig into it"
-    )]
-    KubeconfigMissing {
-        /// Name of the cluster.
-        cluster: String,
-    },
-    /// Falling back to the whole cluster would hand out what somebody wanted to take away.
-    #[error(
-        "namespaces key present but empty in the registration Secret of cluster {cluster:?}, \
-         list the namespaces or remove the key for the whole cluster"
-    )]
-    NamespacesEmpty {
-        /// Name of the cluster.
-        cluster: String,
-    },
-    /// One bad entry spoils all: dropping it would silently narrow the scope.
-    #[error(
-        "namespaces entry {entry:?} is not a valid namespace name: a lowercase RFC 1123 label \
-         consists of lower case letters, digits and '-', begins and ends with a letter or digit, \
-         and has at most 63 characters (registration Secret of cluster {cluster:?})"
-    )]
-    NamespaceInvalid {
-        /// Name of the cluster.
-        cluster: String,
-        /// The entry as it stands there, trimmed.
-        entry: String,
-    },
-    /// Something that is refused for security.
-    #[error("refusing the kubeconfig of cluster {cluster:?}: {refusal}")]
-    Refused {
-        /// Name of the cluster.
-        cluster: String,
-        /// What, where, and what to do instead.
-        refusal: Refusal,
-    },
-    /// Not a usable kubeconfig.
-    #[error("the kubeconfig of cluster {cluster:?} cannot be used: {fault}")]
-    Invalid {
-        /// Name of the cluster.
-        cluster: String,
-        /// What is wrong, and where.
-        fault: Fault,
-    },
+    /// Data keys that mean nothing.
+    pub(crate) unread: Vec<&'a str>,
 }
 
 /// Whether a Secret is a registration at all: labelled with exactly `true`, and not being deleted.
@@ -193,14 +139,21 @@ impl Registration {
         self.hash
     }
 
+    /// The same as it is used while `secret` holds a renewed token for it (see [`crate::RENEWAL_LABEL`]);
+    /// `None` for any other Secret, and for a token that is no better than its own.
+    pub fn renewed_by(&self, secret: &Secret) -> Option<Self> {
+        Renewed::read(secret)?.stand_in(self)
+    }
+
     /// UID of the Secret, if it says.
     pub(crate) fn uid(&self) -> Option<&str> {
         self.uid.as_deref()
     }
 
-    /// Whom the token in use logs in, and for how long; `None` where it does not say.
-    pub(crate) fn claims(&self) -> Option<Claims> {
-        Claims::of(self.access.credential.as_ref()?)
+    /// What the token in use says of itself; all unknown without one.
+    pub fn claims(&self) -> Claims {
+        let header = self.access.credential.as_ref();
+        header.map(Claims::of_header).unwrap_or_default()
     }
 
     /// The same with a renewed token.
@@ -279,6 +232,13 @@ impl<'a> Content<'a> {
             namespaces,
             hash: ContentHash::of(kubeconfig, raw),
             uid: secret.metadata.uid.as_deref(),
+            unread: secret
+                .data
+                .iter()
+                .flatten()
+                .map(|(key, _)| key.as_str())
+                .filter(|key| ![KUBECONFIG_KEY, NAMESPACES_KEY].contains(key))
+                .collect(),
         })
     }
 
@@ -378,29 +338,6 @@ impl std::fmt::Display for ContentHash {
 impl std::fmt::Debug for ContentHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
-    }
-}
-
-// === impl RegistrationError ===
-
-impl RegistrationError {
-    /// The kind of error.
-    pub fn cause(&self) -> Cause {
-        match self {
-            Self::NameTaken { .. } | Self::KubeconfigMissing { .. } | Self::Invalid { .. } => {
-                Cause::KubeconfigInvalid
-            }
-            Self::NamespacesEmpty { .. } | Self::NamespaceInvalid { .. } => {
-                Cause::NamespacesInvalid
-            }
-            Self::Refused { .. } => Cause::CredentialsRefused,
-        }
-    }
-
-    /// Whether a connection made before may be kept. Only where nobody can have meant to take it
-    /// away: the kubeconfig is there and cannot be read.
-    pub fn keeps_last_good(&self) -> bool {
-        matches!(self, Self::Invalid { .. })
     }
 }
 

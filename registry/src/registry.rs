@@ -1,112 +1,36 @@
 //! The registry itself: names in, clusters out.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+mod options;
+mod shared;
 
-use arc_swap::ArcSwap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
 use tokio::{
-    sync::{broadcast, mpsc, watch},
+    sync::{broadcast, watch},
     time::Instant,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
+pub use self::options::RegistryOptions;
+pub(crate) use self::shared::{Entry, Shared};
 use crate::{
-    ClientOptions, Cluster, ClusterChanged, ClusterState, ProbeOptions, TargetCluster, Unresolved,
-    manager,
-    mirror::Mirror,
-    objects::{self, Dependents, Findings, Reports},
-    policy::{self, Policies, Purpose},
-    preflight::{self, Needs},
+    Cluster, ClusterChanged, ClusterState, TargetCluster, Unresolved, manager,
+    objects::{self, Dependents},
+    policy::Purpose,
+    preflight,
     target_cluster::Abandoned,
 };
 
 /// How long [`Registry::attempted`] waits at most after the start.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(30);
 
-/// Changes a subscriber may be behind before it misses some.
-const CHANGES: usize = 1024;
-
 /// How long an entry into a ledger is waited for.
 const LEDGER: Duration = Duration::from_secs(2);
-
-/// How a [`Registry`] works.
-#[derive(Clone, Debug)]
-pub struct RegistryOptions {
-    /// Namespace of the hub that holds the registration Secrets. Labelled Secrets elsewhere mean
-    /// nothing.
-    pub namespace: String,
-    /// Accept what is refused by default: unverified TLS, plain HTTP, proxies, passwords, user
-    /// info in URLs, impersonation. Never plugins and never files.
-    pub allow_insecure: bool,
-    /// For one attempt to connect, identity included. Default 10 s.
-    pub engage_timeout: Duration,
-    /// How connected clusters are probed, and how often the others are tried.
-    pub probe: ProbeOptions,
-    /// How the clusters are spoken to.
-    pub client: ClientOptions,
-    /// Whether a cluster admits only the namespaces its `TargetCluster` names. Without this, one
-    /// that names none admits every namespace.
-    pub require_grants: bool,
-    /// What every cluster has to offer: checked when it is connected, and shown on its `TargetCluster`.
-    pub needs: Needs,
-    /// Name of the program, for what it writes on the hub. Default `target-registry`.
-    pub program: String,
-}
 
 /// The registered clusters by name. Cheap to clone; reads never wait.
 #[derive(Clone)]
 pub struct Registry {
     shared: Arc<Shared>,
-}
-
-/// What the owner task writes and everybody reads.
-pub(crate) struct Shared {
-    enabled: bool,
-    /// Whether the Secrets were listed once.
-    listed: AtomicBool,
-    snapshot: ArcSwap<BTreeMap<String, Entry>>,
-    changes: broadcast::Sender<ClusterChanged>,
-    /// Counts what was published, also what concerns no user of a cluster.
-    published: watch::Sender<u64>,
-    /// Since when a name may be given up, for those that may.
-    clocks: Mutex<HashMap<String, Instant>>,
-    attempted: watch::Sender<bool>,
-    started: Instant,
-    pub(crate) policies: Policies,
-    pub(crate) reports: Reports,
-    pub(crate) tasks: TaskTracker,
-}
-
-/// What is known of one name.
-#[derive(Clone)]
-pub(crate) struct Entry {
-    pub(crate) state: Arc<ClusterState>,
-    /// Present exactly while the state resolves.
-    pub(crate) cluster: Option<Arc<Cluster>>,
-}
-
-// === impl RegistryOptions ===
-
-impl RegistryOptions {
-    /// The defaults, for the Secrets of `namespace`.
-    pub fn new(namespace: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            allow_insecure: false,
-            engage_timeout: Duration::from_secs(10),
-            probe: ProbeOptions::default(),
-            client: ClientOptions::default(),
-            require_grants: false,
-            needs: Needs::default(),
-            program: "target-registry".to_owned(),
-        }
-    }
 }
 
 // === impl Registry ===
@@ -226,7 +150,7 @@ impl Registry {
     /// Changes whenever anything in [`Self::snapshot`] does, also what concerns nobody who uses the
     /// cluster: for whoever shows the states to people. Look at the snapshot, then wait.
     pub fn published(&self) -> watch::Receiver<u64> {
-        self.shared.published.subscribe()
+        self.shared.published()
     }
 
     /// For how long the name has been one that may be given up ([`Unresolved::may_abandon`]) in
@@ -309,165 +233,6 @@ impl std::fmt::Debug for Registry {
                 &self.shared.snapshot.load().keys().collect::<Vec<_>>(),
             )
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    fn new(enabled: bool) -> Self {
-        let tasks = TaskTracker::new();
-        if !enabled {
-            tasks.close();
-        }
-        Self {
-            enabled,
-            listed: AtomicBool::new(false),
-            snapshot: ArcSwap::default(),
-            changes: broadcast::Sender::new(CHANGES),
-            published: watch::Sender::new(0),
-            clocks: Mutex::default(),
-            attempted: watch::Sender::new(!enabled),
-            started: Instant::now(),
-            policies: Policies::default(),
-            reports: Reports::default(),
-            tasks,
-        }
-    }
-
-    /// One that follows the policies on the hub; answers the names whose policy changes.
-    fn following(options: &RegistryOptions) -> (Self, mpsc::UnboundedReceiver<String>) {
-        let mut shared = Self::new(true);
-        let (tell_owner, policies) = mpsc::unbounded_channel();
-        let changes = shared.changes.clone();
-        let tell =
-            move |name: &str, before: Option<&TargetCluster>, now: Option<&TargetCluster>| {
-                if policy::differs(before, now) {
-                    // The owner may have ended, and nobody may be listening.
-                    let _ = tell_owner.send(name.to_owned());
-                    let _ = changes.send(ClusterChanged {
-                        name: name.to_owned(),
-                    });
-                }
-            };
-        let objects = Arc::new(Mirror::new(objects::read, tell));
-        let changes = shared.changes.clone();
-        let clusters = Arc::clone(&objects);
-        let tell = move |namespace: &str,
-                         before: Option<&policy::Labels>,
-                         now: Option<&policy::Labels>| {
-            for name in policy::regranted(&clusters.all(), namespace, before, now) {
-                let _ = changes.send(ClusterChanged { name });
-            }
-        };
-        let namespaces = Arc::new(Mirror::new(objects::labels, tell));
-        shared.policies = Policies::new(
-            objects,
-            namespaces,
-            options.require_grants,
-            options.client.max_in_flight,
-        );
-        (shared, policies)
-    }
-
-    pub(crate) fn published(&self) -> watch::Receiver<u64> {
-        self.published.subscribe()
-    }
-
-    pub(crate) fn is_listed(&self) -> bool {
-        self.listed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_attempted(&self) -> bool {
-        *self.attempted.borrow()
-    }
-
-    /// What a look at a cluster has brought. Who waits for a namespace is told that it is there, and
-    /// who does not know yet, that it is not.
-    pub(crate) fn found(&self, name: &str, findings: Findings) {
-        let lacked =
-            |reports: &Reports| reports.findings(name).map(|f| f.missing_namespaces.clone());
-        let before = lacked(&self.reports).unwrap_or_default();
-        self.reports.set_findings(name, findings);
-        if lacked(&self.reports).unwrap_or_default() != before {
-            let _ = self.changes.send(ClusterChanged {
-                name: name.to_owned(),
-            });
-        }
-    }
-
-    /// Every registration by name.
-    pub(crate) fn states(&self) -> BTreeMap<String, Arc<ClusterState>> {
-        let snapshot = self.snapshot.load();
-        let entries = snapshot.iter();
-        entries
-            .map(|(name, entry)| (name.clone(), entry.state.clone()))
-            .collect()
-    }
-
-    pub(crate) fn resolve(&self, name: &str) -> Result<Arc<Cluster>, Unresolved> {
-        if !self.enabled {
-            return Err(Unresolved::Disabled {
-                name: name.to_owned(),
-            });
-        }
-        match self.snapshot.load().get(name) {
-            Some(Entry {
-                cluster: Some(cluster),
-                ..
-            }) => Ok(cluster.clone()),
-            Some(Entry { state, .. }) => Err(state.unresolved()),
-            // Nobody knows what is registered before the Secrets were listed once.
-            None if !self.listed.load(Ordering::Acquire) => Err(Unresolved::Pending {
-                name: name.to_owned(),
-            }),
-            None => Err(Unresolved::NotRegistered {
-                name: name.to_owned(),
-            }),
-        }
-    }
-
-    /// From now on a name without a Secret is one that is not registered.
-    pub(crate) fn set_listed(&self) {
-        self.listed.store(true, Ordering::Release);
-        self.published.send_modify(|count| *count += 1);
-    }
-
-    fn clocks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
-        self.clocks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Replaces what is known of a name, in one step. For the owner task alone, so that no change
-    /// is lost between reading and writing.
-    pub(crate) fn publish(&self, name: &str, entry: Option<Entry>, notify: bool) {
-        let mut next = BTreeMap::clone(&self.snapshot.load());
-        match entry {
-            Some(entry) => next.insert(name.to_owned(), entry),
-            None => next.remove(name),
-        };
-        self.snapshot.store(Arc::new(next));
-        self.published.send_modify(|count| *count += 1);
-        {
-            let may_abandon = self.resolve(name).is_err_and(|error| error.may_abandon());
-            let mut clocks = self.clocks();
-            if may_abandon {
-                clocks.entry(name.to_owned()).or_insert_with(Instant::now);
-            } else {
-                clocks.remove(name);
-            }
-        }
-        if notify {
-            // Nobody may be listening.
-            let _ = self.changes.send(ClusterChanged {
-                name: name.to_owned(),
-            });
-        }
-    }
-
-    pub(crate) fn set_attempted(&self) {
-        if !self.attempted.send_replace(true) {
-            self.published.send_modify(|count| *count += 1);
-        }
     }
 }
 

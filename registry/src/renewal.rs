@@ -10,7 +10,7 @@ use std::{
 
 use data_encoding::HEXLOWER;
 use http::HeaderValue;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString,
     api::{
@@ -25,10 +25,7 @@ use kube::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::{
-    Cluster, Registration, failure::error_text, registration::Claims,
-    target_cluster::MANAGED_BY_LABEL,
-};
+use crate::{Claims, Cluster, Registration, failure::error_text, target_cluster::MANAGED_BY_LABEL};
 
 /// Label of a Secret with a renewed token; its value is the name of the registration, or the
 /// beginning of it where that is longer than the value of a label may be.
@@ -46,6 +43,9 @@ const TOKEN: &str = "token";
 /// Data key of the hash of the registration the token stands in for.
 const STANDS_FOR: &str = "registration";
 
+/// Longest pause between two looks at the clock.
+const LOOK: Duration = Duration::from_mins(5);
+
 /// The shortest life a cluster grants.
 const SHORTEST_LIFE: i64 = 600;
 
@@ -56,6 +56,15 @@ pub(crate) struct Renewed {
     /// Hash of the content of the registration.
     pub(crate) stands_for: String,
     pub(crate) header: HeaderValue,
+}
+
+/// The life of a token that can be renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    namespace: String,
+    account: String,
+    issued: Timestamp,
+    expires: Timestamp,
 }
 
 /// Where renewed tokens are written.
@@ -86,6 +95,24 @@ impl Renewed {
         })
     }
 
+    /// `registration` with this token, if it stands for that and is the better one: it has not ended,
+    /// and is no older one that is told of late.
+    pub(crate) fn stand_in(&self, registration: &Registration) -> Option<Registration> {
+        let is_of_it = self.name == registration.name()
+            && self.stands_for == registration.content_hash().to_string()
+            && registration.access.credential.as_ref() != Some(&self.header);
+        if !is_of_it {
+            return None;
+        }
+        let next = registration.renewed(self.header.clone());
+        let end = |r: &Registration| r.credential().expires_at.as_ref().map(|time| time.0);
+        match (end(&next), end(registration)) {
+            (Some(end), _) if end <= Timestamp::now() => None,
+            (Some(end), Some(present)) if end <= present => None,
+            _ => Some(next),
+        }
+    }
+
     /// Whether the Secret is labelled as one of these.
     pub(crate) fn is_labelled(metadata: &ObjectMeta) -> bool {
         let labels = metadata.labels.as_ref();
@@ -93,20 +120,68 @@ impl Renewed {
     }
 }
 
-/// Renews one token, however often that has to be tried. The new one arrives with its Secret.
-pub(crate) async fn run(shelf: Shelf, cluster: Weak<Cluster>, registration: Arc<Registration>) {
-    let Some(claims) = registration.claims() else {
+// === impl Life ===
+
+impl Life {
+    /// `None` for a token that does not end, or does not say whose it is and since when.
+    pub(crate) fn of(claims: Claims) -> Option<Self> {
+        let (namespace, account) = claims.account?;
+        Some(Self {
+            namespace,
+            account,
+            issued: claims.issued?,
+            expires: claims.expires?,
+        })
+    }
+
+    fn seconds(&self) -> i64 {
+        (self.expires.as_second() - self.issued.as_second()).max(0)
+    }
+
+    /// When the token is renewed: after half of its life at the earliest and four fifths at the
+    /// latest, so that a fleet of one age does not come at once.
+    fn due(&self, share: f64) -> Timestamp {
+        let fraction = 0.5 + 0.3 * share;
+        #[allow(clippy::cast_precision_loss, reason = "lives are far shorter")]
+        let wait =
+            Duration::try_from_secs_f64(self.seconds() as f64 * fraction).unwrap_or_default();
+        self.issued.saturating_add(wait).unwrap_or(self.expires)
+    }
+
+    /// How near the end is worth a state: the token should have been renewed after four fifths.
+    pub(crate) fn last_tenth(&self) -> SignedDuration {
+        self.expires.duration_since(self.issued) / 10
+    }
+
+    /// When a failed renewal is tried again: after a tenth of what is left, within reason.
+    fn retry(&self, now: Timestamp) -> Duration {
+        let left = Duration::try_from(self.expires.duration_since(now)).unwrap_or_default();
+        (left / 10).clamp(Duration::from_secs(1), Duration::from_mins(5))
+    }
+}
+
+/// Renews one token, however often that has to be tried. The new one arrives with its Secret; `failed` is
+/// told of every try that brings none.
+pub(crate) async fn run(
+    shelf: Shelf,
+    cluster: Weak<Cluster>,
+    registration: Arc<Registration>,
+    failed: impl Fn(String) + Send,
+) {
+    let Some(life) = Life::of(registration.claims()) else {
         return;
     };
-    let due = due(&claims, share(registration.name()));
-    let pause = due.duration_since(Timestamp::now());
-    tokio::time::sleep(Duration::try_from(pause).unwrap_or_default()).await;
+    let due = life.due(share(registration.name()));
+    // By the clock on the wall: a machine that sleeps does not count the time.
+    while let Some(left) = left(due, Timestamp::now()) {
+        tokio::time::sleep(left.min(LOOK)).await;
+    }
     loop {
         let Some(present) = cluster.upgrade() else {
             return;
         };
         let name = present.name().to_owned();
-        match renew(&shelf, &present, &registration, &claims).await {
+        match renew(&shelf, &present, &registration, &life).await {
             Ok(()) => {
                 tracing::info!(cluster = name, "renewed the token");
                 return;
@@ -114,10 +189,11 @@ pub(crate) async fn run(shelf: Shelf, cluster: Weak<Cluster>, registration: Arc<
             Err(error) => {
                 let text = error_text(&error);
                 tracing::warn!(cluster = name, error = text, "cannot renew the token");
+                failed(text);
             }
         }
         drop(present);
-        tokio::time::sleep(retry(&claims, Timestamp::now())).await;
+        tokio::time::sleep(life.retry(Timestamp::now())).await;
     }
 }
 
@@ -125,18 +201,18 @@ async fn renew(
     shelf: &Shelf,
     cluster: &Cluster,
     registration: &Registration,
-    claims: &Claims,
+    life: &Life,
 ) -> Result<(), kube::Error> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), &claims.namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), &life.namespace);
     let wish = TokenRequest {
         spec: TokenRequestSpec {
-            expiration_seconds: Some(life(claims).max(SHORTEST_LIFE)),
+            expiration_seconds: Some(life.seconds().max(SHORTEST_LIFE)),
             ..TokenRequestSpec::default()
         },
         ..TokenRequest::default()
     };
     let answer = accounts
-        .create_token_request(&claims.account, &PostParams::default(), &wish)
+        .create_token_request(&life.account, &PostParams::default(), &wish)
         .await?;
     let Some(status) = answer.status else {
         return Err(kube::Error::Service("the cluster gave no token".into()));
@@ -208,24 +284,10 @@ fn beginning(name: &str, longest: usize) -> &str {
     name[..end].trim_end_matches(['.', '-'])
 }
 
-/// When a token is renewed: after half of its life at the earliest and four fifths at the latest, so
-/// that a fleet of one age does not come at once.
-fn due(claims: &Claims, share: f64) -> Timestamp {
-    let fraction = 0.5 + 0.3 * share;
-    #[allow(clippy::cast_precision_loss, reason = "lives are far shorter")]
-    let wait = Duration::try_from_secs_f64(life(claims) as f64 * fraction).unwrap_or_default();
-    claims.issued.saturating_add(wait).unwrap_or(claims.expires)
-}
-
-/// Seconds.
-fn life(claims: &Claims) -> i64 {
-    (claims.expires.as_second() - claims.issued.as_second()).max(0)
-}
-
-/// A tenth of what is left, within reason.
-fn retry(claims: &Claims, now: Timestamp) -> Duration {
-    let left = Duration::try_from(claims.expires.duration_since(now)).unwrap_or_default();
-    (left / 10).clamp(Duration::from_secs(1), Duration::from_mins(5))
+/// How long it is until then, if it is not past.
+fn left(then: Timestamp, now: Timestamp) -> Option<Duration> {
+    let left = Duration::try_from(then.duration_since(now)).ok()?;
+    (!left.is_zero()).then_some(left)
 }
 
 /// A number from 0 to 1 that is the same for one name always.
@@ -237,24 +299,22 @@ fn share(name: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-
     use super::*;
 
-    fn claims(life: i64) -> Claims {
+    fn life(seconds: i64) -> Life {
         let issued = Timestamp::from_second(1_800_000_000).unwrap();
-        Claims {
+        Life {
             namespace: "access".into(),
             account: "hub".into(),
             issued,
-            expires: issued + SignedDuration::from_secs(life),
+            expires: issued + SignedDuration::from_secs(seconds),
         }
     }
 
     #[test]
     fn a_token_is_renewed_well_before_its_end_and_not_all_at_once() {
-        let claims = claims(1000);
-        let after = |share| due(&claims, share).as_second() - claims.issued.as_second();
+        let life = life(1000);
+        let after = |share| life.due(share).as_second() - life.issued.as_second();
         assert_eq!(after(0.0), 500);
         assert_eq!(after(1.0), 800);
         let shares: std::collections::BTreeSet<_> = ["edge-1", "edge-2", "edge-3"]
@@ -265,10 +325,10 @@ mod tests {
 
     #[test]
     fn a_renewal_that_fails_is_tried_again_before_the_end() {
-        let claims = claims(1000);
-        let at = |second| claims.issued + SignedDuration::from_secs(second);
-        assert_eq!(retry(&claims, at(800)), Duration::from_secs(20));
-        assert_eq!(retry(&claims, at(1200)), Duration::from_secs(1));
+        let life = life(1000);
+        let at = |second| life.issued + SignedDuration::from_secs(second);
+        assert_eq!(life.retry(at(800)), Duration::from_secs(20));
+        assert_eq!(life.retry(at(1200)), Duration::from_secs(1));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Owner {
     pub placement: Placement,
     /// Who this hub is, when we know.
     pub hub_uid: Option<String>,
+    /// The hub whose children of this Glance are taken over, where a person has said so.
+    pub adopts_from: Option<String>,
 }
 
 /// What an existing object says about its owner.
@@ -48,7 +50,7 @@ pub enum Claim {
     /// It is this Glance's.
     Mine,
     /// It is not marked as this Glance's, but may be: on the hub nobody controls it; on a target it bears this CR's
-    /// UID and has lost its labels. Marked again when it is wanted, and left alone by every delete.
+    /// UID and has lost its labels, or the mark of a hub that is to be inherited from. Marked again when it is wanted, and left alone by every delete.
     Unmarked,
     /// It carries our labels, but the mark of another hub.
     OtherHub(String),
@@ -68,6 +70,10 @@ impl Owner {
             uid: meta.uid.clone().unwrap_or_default(),
             placement,
             hub_uid,
+            adopts_from: meta
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(annotations::ADOPT_FROM_HUB).cloned()),
         }
     }
 
@@ -107,12 +113,11 @@ impl Owner {
             Placement::Local if reference.is_none() => Claim::Unmarked,
             Placement::Local => Claim::Foreign,
             Placement::Remote => {
-                let labelled = label(meta, labels::OWNER_NAME) == Some(&self.name)
-                    && label(meta, labels::OWNER_NAMESPACE) == Some(&self.namespace)
-                    && label(meta, labels::OWNER_KIND) == Some(OWNER_KIND);
+                let labelled = self.is_labelled(meta);
                 let mark = |key| meta.annotations.as_ref()?.get(key);
                 let hub = mark(annotations::HUB_UID);
                 match (labelled, hub, &self.hub_uid) {
+                    (true, Some(_), Some(_)) if self.inherits(meta) => Claim::Unmarked,
                     (true, Some(hub), Some(ours)) if hub != ours => Claim::OtherHub(hub.clone()),
                     // Who we are is not known: only what this very Glance made is safely ours.
                     (true, Some(hub), None) if mark(annotations::OWNER_UID) != Some(&self.uid) => {
@@ -130,6 +135,31 @@ impl Owner {
                 }
             }
         }
+    }
+
+    /// Whether an object is to be taken over from another hub.
+    pub fn inherits(&self, meta: &ObjectMeta) -> bool {
+        if self.adopts_from.is_none() {
+            return false;
+        }
+        let marks = meta.annotations.as_ref();
+        let hub = marks.and_then(|all| all.get(annotations::HUB_UID));
+        self.placement == Placement::Remote
+            && hub == self.adopts_from.as_ref()
+            && hub != self.hub_uid.as_ref()
+            && self.is_labelled(meta)
+    }
+
+    /// Whether an object goes with this Glance.
+    pub fn may_delete(&self, meta: &ObjectMeta) -> bool {
+        self.claim(meta) == Claim::Mine || self.inherits(meta)
+    }
+
+    fn is_labelled(&self, meta: &ObjectMeta) -> bool {
+        // The name first: among many Glances it tells most.
+        label(meta, labels::OWNER_NAME) == Some(&self.name)
+            && label(meta, labels::OWNER_NAMESPACE) == Some(&self.namespace)
+            && label(meta, labels::OWNER_KIND) == Some(OWNER_KIND)
     }
 
     /// Whether an object was certainly left by this very Glance: also when another of its name exists by now.
@@ -178,8 +208,10 @@ impl Owner {
         let text = match claim {
             Claim::OtherHub(hub) => format!(
                 "refusing to write {kind} {}/{child}: its mark says that it belongs to the hub {hub}; one target \
-                 namespace belongs to one hub",
-                self.namespace
+                 namespace belongs to one hub. If this hub takes the place of that one, annotate the Glance with \
+                 {}={hub}",
+                self.namespace,
+                annotations::ADOPT_FROM_HUB
             ),
             _ => format!(
                 "refusing to adopt pre-existing {kind} {}/{child}: it was not created by this {OWNER_KIND}, so \
@@ -236,6 +268,7 @@ mod tests {
             uid: "uid-1".into(),
             placement,
             hub_uid: Some("hub-1".into()),
+            adopts_from: None,
         }
     }
 
@@ -302,6 +335,37 @@ mod tests {
             owner(Placement::Remote).claim(&meta(&object)),
             Claim::OtherHub("hub-2".into())
         );
+    }
+
+    #[test]
+    fn a_hub_that_was_built_anew_takes_over_what_the_one_before_left_and_nothing_else() {
+        let mut object = stamped(Placement::Remote);
+        object["metadata"]["annotations"][annotations::HUB_UID] = json!("hub-0");
+        let mut heir = owner(Placement::Remote);
+        heir.uid = "uid-2".into();
+        assert!(!heir.may_delete(&meta(&object)));
+        heir.adopts_from = Some("hub-0".into());
+        assert_eq!(heir.claim(&meta(&object)), Claim::Unmarked);
+        assert!(heir.may_delete(&meta(&object)));
+        let patch = heir.mark(&meta(&object));
+        assert_eq!(heir.claim(&meta(&patch)), Claim::Mine);
+        assert_eq!(
+            patch["metadata"]["annotations"][annotations::HUB_UID],
+            "hub-1"
+        );
+        object["metadata"]["annotations"][annotations::HUB_UID] = json!("hub-2");
+        assert_eq!(
+            heir.claim(&meta(&object)),
+            Claim::OtherHub("hub-2".into()),
+            "of a third one"
+        );
+        object["metadata"]["annotations"][annotations::HUB_UID] = json!("hub-0");
+        object["metadata"]["labels"][labels::OWNER_NAME] = json!("other");
+        assert_eq!(heir.claim(&meta(&object)), Claim::Foreign);
+        assert!(!heir.may_delete(&meta(&object)));
+        heir.adopts_from = Some("hub-1".into());
+        let own = meta(&stamped(Placement::Remote));
+        assert_eq!(heir.claim(&own), Claim::Mine, "of this very hub");
     }
 
     #[test]

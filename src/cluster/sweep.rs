@@ -12,7 +12,7 @@ use target_registry::Kind;
 use super::{
     Target,
     kinds::{self, CHILDREN, MARIADB_CHILDREN},
-    ownership::{self, Claim},
+    ownership,
 };
 use crate::pipeline::report::{ErrorKind, StepError, describe};
 
@@ -30,8 +30,7 @@ pub struct DatabaseObjects {
 impl Target {
     /// Deletes everything this Glance owns on its target. The objects that were deleted, as `Kind name`.
     pub async fn sweep(&self) -> Result<Vec<String>, StepError> {
-        self.sweep_where(|meta| self.owner.claim(meta) == Claim::Mine)
-            .await
+        self.sweep_where(|meta| self.owner.may_delete(meta)).await
     }
 
     /// The same of a Glance that is gone: only what bears its very mark.
@@ -73,7 +72,7 @@ impl Target {
                 ))
             })?;
             let Some(live) = live else { continue };
-            if self.owner.claim(&live) != Claim::Mine {
+            if !self.owner.may_delete(&live) {
                 continue;
             }
             if live.deletion_timestamp.is_none() {

@@ -66,9 +66,7 @@ async fn diagnose(
     target: &TargetArgs,
 ) -> Diagnosis {
     let name = &entry.name;
-    let registration = entry
-        .registration()
-        .and_then(|secret| Registration::from_secret(secret, true).ok());
+    let registration = entry.in_use();
     let server = registration.as_ref().map(Registration::server);
     let status = entry
         .target

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions},
     core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 use target_registry::{
-    Cluster, KUBECONFIG_KEY, Kind, NAMESPACES_KEY, REGISTRATION_LABEL, TargetCluster, error_code,
-    is_registration, target_cluster::TARGET_CLUSTER,
+    Cluster, KUBECONFIG_KEY, Kind, NAMESPACES_KEY, REGISTRATION_LABEL, RENEWAL_LABEL, Registration,
+    TargetCluster, error_code, is_registration, target_cluster::TARGET_CLUSTER,
 };
 
 use super::{
@@ -66,6 +66,8 @@ pub struct Entry {
     pub target: Option<TargetCluster>,
     /// The Glances that name it; `None` when they may not be listed.
     pub glances: Option<Vec<Placed>>,
+    /// The Secrets with renewed tokens, of all names.
+    pub renewals: Arc<[Secret]>,
 }
 
 /// The whole fleet as the hub tells of it.
@@ -113,7 +115,7 @@ impl Hub {
         answer.map_err(|error| Error::Api {
             doing: "asking the hub whether it serves TargetClusters".to_owned(),
             text: error.to_string(),
-            code: None,
+            code: error.code,
         })
     }
 
@@ -146,6 +148,8 @@ impl Hub {
             }) => None,
             glances => Some(glances?),
         };
+        let is_renewal = |secret: &&Secret| secret.labels().contains_key(RENEWAL_LABEL);
+        let renewals: Arc<[Secret]> = secrets.iter().filter(is_renewal).cloned().collect();
         let mut entries = BTreeMap::new();
         let entry = |name: &str| Entry {
             name: name.to_owned(),
@@ -155,6 +159,7 @@ impl Hub {
                 let here = all.iter().filter(|placed| placed.cluster == name);
                 here.cloned().collect()
             }),
+            renewals: Arc::clone(&renewals),
         };
         for secret in secrets {
             let name = secret.metadata.name.clone().unwrap_or_default();
@@ -368,6 +373,15 @@ impl Entry {
     pub fn registration(&self) -> Option<&Secret> {
         let secret = self.secret.as_ref();
         secret.filter(|secret| is_registration(&secret.metadata))
+    }
+
+    /// The registration as the operator uses it, with a renewed token where there is one.
+    pub fn in_use(&self) -> Option<Registration> {
+        // What the operator was allowed by its flags is not known here; it has the last word.
+        let written = Registration::from_secret(self.registration()?, true).ok()?;
+        let mut renewals = self.renewals.iter();
+        let renewed = renewals.find_map(|secret| written.renewed_by(secret));
+        Some(renewed.unwrap_or(written))
     }
 
     /// A data key of the Secret, registration or not.

@@ -4,13 +4,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
-use target_registry::{ClientOptions, KUBECONFIG_KEY, Registration, error_text, is_registration};
+use target_registry::{
+    Claims, ClientOptions, KUBECONFIG_KEY, Registration, error_text, is_registration,
+};
 
 use super::{
     access::{ACCOUNT, NAMESPACE},
     error::Error,
     hub::{ACCOUNT_ANNOTATION, Hub},
-    kubeconfig::Claims,
 };
 
 /// How long a look at a cluster through its registration may take.
@@ -36,10 +37,12 @@ pub struct Known {
 impl Known {
     /// By the Secret and the `TargetCluster`; without an identity there, by asking the cluster.
     pub async fn of(hub: &Hub, name: &str, secret: Option<&Secret>) -> Result<Self, Error> {
-        let data = secret.and_then(|secret| secret.data.as_ref());
-        let document = data.and_then(|data| data.get(KUBECONFIG_KEY));
         if let Some(secret) = secret
-            && document.is_none()
+            && !secret
+                .data
+                .iter()
+                .flatten()
+                .any(|(key, _)| key == KUBECONFIG_KEY)
             && !is_registration(&secret.metadata)
         {
             return Err(Error::Invalid(format!(
@@ -61,8 +64,7 @@ impl Known {
         {
             uid = look(registration).await.ok().flatten();
         }
-        let accepted = document.filter(|_| registration.is_some());
-        let claims = accepted.map(|bytes| Claims::of_kubeconfig(&bytes.0));
+        let claims = registration.as_ref().map(Registration::claims);
         let mut claims = claims.unwrap_or_default();
         if claims.account.is_none() {
             claims.account = secret.and_then(noted_account);

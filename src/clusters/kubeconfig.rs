@@ -1,8 +1,7 @@
 //! The kubeconfig that a registration holds: one server, its authority, one token.
 
 use data_encoding::BASE64;
-use jiff::Timestamp;
-use kube::config::{Cluster, Kubeconfig};
+use kube::config::Cluster;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
@@ -15,17 +14,6 @@ pub struct Server {
     /// PEM; `None`: the authorities of the operating system.
     authority: Option<String>,
     tls_server_name: Option<String>,
-}
-
-/// What a token says of itself; nothing of it is verified.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
-    /// When it ends.
-    pub expires: Option<Timestamp>,
-    /// Namespace and name of its account.
-    pub account: Option<(String, String)>,
-    /// The Secret on the target that holds it, for a token that does not end by itself.
-    pub secret: Option<String>,
 }
 
 // === impl Server ===
@@ -106,54 +94,6 @@ impl Server {
     }
 }
 
-// === impl Claims ===
-
-impl Claims {
-    /// Of the token that a kubeconfig logs in with; all unknown when it has none. To be asked of a
-    /// document that a registration has accepted.
-    pub fn of_kubeconfig(document: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(document);
-        let Ok(kubeconfig) = Kubeconfig::from_yaml(&text) else {
-            return Self::default();
-        };
-        let current = kubeconfig.current_context.as_deref();
-        let mut contexts = kubeconfig.contexts.iter();
-        let user = contexts
-            .find(|context| Some(context.name.as_str()) == current)
-            .and_then(|context| context.context.as_ref()?.user.as_deref());
-        let mut users = kubeconfig.auth_infos.iter();
-        let token = users
-            .find(|entry| Some(entry.name.as_str()) == user)
-            .and_then(|entry| entry.auth_info.as_ref()?.token.as_ref());
-        token.map(Self::of_token).unwrap_or_default()
-    }
-
-    /// Of a token; all unknown when it is none that says anything.
-    pub fn of_token(token: &SecretString) -> Self {
-        let claims = || -> Option<Value> {
-            let middle = token.expose_secret().split('.').nth(1)?;
-            let bytes = data_encoding::BASE64URL_NOPAD
-                .decode(middle.as_bytes())
-                .ok()?;
-            serde_json::from_slice(&bytes).ok()
-        };
-        let claims = claims().unwrap_or_default();
-        let subject = claims["sub"].as_str();
-        let account = subject
-            .and_then(|subject| subject.strip_prefix("system:serviceaccount:"))
-            .and_then(|account| account.split_once(':'));
-        Self {
-            expires: claims["exp"]
-                .as_i64()
-                .and_then(|second| Timestamp::from_second(second).ok()),
-            account: account.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
-            secret: claims["kubernetes.io/serviceaccount/secret.name"]
-                .as_str()
-                .map(str::to_owned),
-        }
-    }
-}
-
 fn decoded(data: &str) -> Result<String, Error> {
     let bytes = BASE64.decode(data.trim().as_bytes()).ok();
     bytes
@@ -178,11 +118,6 @@ mod tests {
         }
     }
 
-    fn token(claims: &Value) -> SecretString {
-        let middle = data_encoding::BASE64URL_NOPAD.encode(claims.to_string().as_bytes());
-        SecretString::from(format!("e30.{middle}.c2ln"))
-    }
-
     #[test]
     fn a_registry_accepts_what_is_built() {
         let cluster = Cluster {
@@ -190,7 +125,9 @@ mod tests {
             ..context()
         };
         let server = Server::of(&cluster, None, None).unwrap();
-        let text = server.kubeconfig("edge-1", &token(&json!({}))).unwrap();
+        let text = server
+            .kubeconfig("edge-1", &SecretString::from("e30.e30.c2ln"))
+            .unwrap();
         let mut secret = Secret::default();
         secret.metadata.name = Some("edge-1".to_owned());
         let bytes = ByteString(text.expose_secret().as_bytes().to_vec());
@@ -229,25 +166,5 @@ mod tests {
             let server = Server::of(&context(), Some(url), None).unwrap();
             assert_eq!(server.is_loopback(), local, "{url}");
         }
-    }
-
-    #[test]
-    fn tokens_tell_their_account_their_secret_and_their_end() {
-        let claims = Claims::of_token(&token(&json!({
-            "sub": "system:serviceaccount:c5c3-access:target-cluster-access",
-            "kubernetes.io/serviceaccount/secret.name": "target-cluster-access-token",
-            "exp": 1_900_000_000,
-        })));
-        assert_eq!(claims.expires, Timestamp::from_second(1_900_000_000).ok());
-        let account = ("c5c3-access".to_owned(), "target-cluster-access".to_owned());
-        assert_eq!(claims.account, Some(account));
-        assert_eq!(
-            claims.secret.as_deref(),
-            Some("target-cluster-access-token")
-        );
-        assert_eq!(
-            Claims::of_token(&SecretString::from("opaque")),
-            Claims::default()
-        );
     }
 }

@@ -13,7 +13,6 @@ use super::{
     Session,
     error::Error,
     hub::{Entry, Fleet},
-    kubeconfig::Claims,
     output::{Show, distance, table},
 };
 
@@ -157,8 +156,8 @@ impl Row {
                     row.namespaces = registration
                         .namespaces()
                         .map(|namespaces| namespaces.iter().cloned().collect());
-                    let document = entry.data(target_registry::KUBECONFIG_KEY);
-                    row.expires_at = document.and_then(|d| Claims::of_kubeconfig(d).expires);
+                    let expires = registration.credential().expires_at.as_ref();
+                    row.expires_at = expires.map(|time| time.0);
                     row.reason = Some(UNJUDGED.to_owned());
                 }
                 Err(error) => {
@@ -303,6 +302,7 @@ mod tests {
             secret,
             target,
             glances: None,
+            renewals: [].into(),
         }
     }
 

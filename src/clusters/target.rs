@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{Secret, ServiceAccount},
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{Secret, ServiceAccount},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api,
@@ -38,6 +41,12 @@ pub struct Target {
     pub uid: Option<String>,
     context: String,
     contexts: Contexts,
+}
+
+/// An object on a target that gives the hub access to it.
+pub struct Granted {
+    resource: ApiResource,
+    metadata: ObjectMeta,
 }
 
 // === impl Target ===
@@ -222,16 +231,15 @@ impl Target {
         delete(&api, secret, found.metadata.uid).await.doing(doing)
     }
 
-    /// Deletes what [`Self::apply`] made for this access, namespaces aside. What Helm or somebody
-    /// else made carries other labels and stays. Returns how much it was.
-    pub async fn take_back(&self, access: &Access) -> Result<usize, Error> {
+    /// Everything that was granted to the account, bindings first: from then on nothing more can be done
+    /// with it.
+    pub async fn granted(&self, access: &Access) -> Result<Vec<Granted>, Error> {
         let selector = format!(
             "app.kubernetes.io/instance={},app.kubernetes.io/managed-by={}",
             access.name(),
             super::access::MANAGER
         );
-        let mut gone = 0;
-        // Bindings first: from then on nothing more can be done with the account.
+        let mut granted = Vec::new();
         for (group, kind) in [
             ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
             ("rbac.authorization.k8s.io", "RoleBinding"),
@@ -245,18 +253,28 @@ impl Target {
             let parameters = ListParams::default().labels(&selector);
             let found = all.list_metadata(&parameters).await;
             let found = found.doing(|| format!("listing {kind}s on the target"))?;
-            for object in found {
-                let name = object.metadata.name.unwrap_or_default();
-                let api = match &object.metadata.namespace {
-                    Some(namespace) => {
-                        Api::namespaced_with(self.cluster.client(), namespace, &resource)
-                    }
-                    None => all.clone(),
-                };
-                let deleted = delete::<DynamicObject>(&api, &name, object.metadata.uid).await;
-                let deleted = deleted.doing(|| format!("deleting {kind} {name} on the target"))?;
-                gone += usize::from(deleted);
-            }
+            granted.extend(found.into_iter().map(|object| Granted {
+                resource: resource.clone(),
+                metadata: object.metadata,
+            }));
+        }
+        Ok(granted)
+    }
+
+    /// Deletes what was granted; answers how much of it there still was.
+    pub async fn take_back(&self, granted: Vec<Granted>) -> Result<usize, Error> {
+        let mut gone = 0;
+        for Granted { resource, metadata } in granted {
+            let name = metadata.name.unwrap_or_default();
+            let client = self.cluster.client();
+            let api: Api<DynamicObject> = match &metadata.namespace {
+                Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+                None => Api::all_with(client, &resource),
+            };
+            let deleted = delete(&api, &name, metadata.uid).await;
+            let kind = &resource.kind;
+            let deleted = deleted.doing(|| format!("deleting {kind} {name} on the target"))?;
+            gone += usize::from(deleted);
         }
         Ok(gone)
     }

@@ -2,9 +2,6 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-use target_registry::{KUBECONFIG_KEY, Registration};
-
 use super::{
     Session,
     access::Access,
@@ -12,10 +9,10 @@ use super::{
     error::{Doing as _, Error},
     hub::{Fleet, delete},
     known::{Known, account},
-    kubeconfig::Claims,
     output::Show,
     target::Target,
 };
+use serde::Serialize;
 
 /// The end of a registration.
 #[derive(Clone, Debug, Serialize)]
@@ -68,7 +65,7 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
         });
     }
 
-    // Connected before anything is deleted: a wrong context must not leave half of it.
+    // Looked up before anything is deleted: a wrong context, or one without rights, must not leave half of it.
     let revoking = if args.target.target_context.is_some() {
         let known = Known::of(hub, name, entry.secret.as_ref()).await?;
         let target = Target::connect(session, &args.target, name, None).await?;
@@ -80,7 +77,18 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
             scope: None,
             create_namespaces: false,
         };
-        Some((target, access))
+        let shared = shared_with(&all, name, &access);
+        let granted = match &shared {
+            Some(_) => Vec::new(),
+            None => target.granted(&access).await?,
+        };
+        if let Some(other) = shared {
+            progress.note(&format!(
+                "note: the account {}/{} stays on the target, since {other} logs in with it",
+                access.namespace, access.account
+            ));
+        }
+        Some((target, granted))
     } else {
         None
     };
@@ -99,16 +107,9 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
         deleted.doing(|| format!("deleting the TargetCluster {}/{name}", hub.namespace))?;
     }
     let mut revoked = 0;
-    if let Some((target, access)) = revoking {
-        if let Some(other) = shared_with(&all, name, &access) {
-            progress.note(&format!(
-                "note: the account {}/{} stays on the target, since {other} logs in with it",
-                access.namespace, access.account
-            ));
-        } else {
-            let what = "taking back the access on the target";
-            revoked = progress.during(what, target.take_back(&access)).await?;
-        }
+    if let Some((target, granted)) = revoking {
+        let what = "taking back the access on the target";
+        revoked = progress.during(what, target.take_back(granted)).await?;
     }
     session.show(&Unregistered {
         action: "unregistered",
@@ -120,19 +121,15 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
 
 /// Another registration of the same server that logs in with the same account.
 fn shared_with(fleet: &Fleet, name: &str, access: &Access) -> Option<String> {
-    let server = |entry: &super::hub::Entry| {
-        let secret = entry.registration()?;
-        Some(Registration::from_secret(secret, true).ok()?.server())
-    };
-    let own = fleet.entries.iter().find(|entry| entry.name == name);
-    let own = own.and_then(server);
+    let own = fleet.entries.iter().find(|entry| entry.name == name)?;
+    let server = own.in_use()?.server();
     let account = Some((access.namespace.clone(), access.account.clone()));
-    let others = fleet.entries.iter().filter(|entry| entry.name != name);
-    let mut same = others.filter(|entry| {
-        let claims = entry.data(KUBECONFIG_KEY).map(Claims::of_kubeconfig);
-        server(entry) == own && own.is_some() && claims.unwrap_or_default().account == account
+    let mut others = fleet.entries.iter().filter(|entry| entry.name != name);
+    let same = others.find(|entry| {
+        let other = entry.in_use();
+        other.is_some_and(|other| other.server() == server && other.claims().account == account)
     });
-    same.next().map(|entry| entry.name.clone())
+    same.map(|entry| entry.name.clone())
 }
 
 // === impl Unregistered ===

@@ -3,11 +3,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
 use target_registry::{Cause, ClusterState};
 use tokio_util::sync::CancellationToken;
 
+use super::about;
 use crate::{context::Context, pipeline::notice::Notice};
 
 /// Reason of the events ahead of the end.
@@ -43,9 +42,13 @@ pub async fn run(ctx: Arc<Context>, clusters_namespace: String, stop: Cancellati
             let mut known = HashMap::new();
             for state in ctx.registry.snapshot() {
                 let Some(end) = expiry(&state) else { continue };
-                if is_renewed(&ctx, &state) && end > ctx.now() {
+                let renews = renews(&ctx, &state);
+                let falls_short = state.cause == Some(Cause::CredentialExpiring);
+                if renews && !falls_short && end > ctx.now() {
+                    // Put off in time: a token that lives for an hour is always near its end.
                     continue;
                 }
+                let why = Some(state.detail.as_str()).filter(|_| renews && falls_short);
                 let key = (state.name.clone(), end);
                 let (stage, pause) = judge(ctx.now(), end);
                 next = next.min(pause);
@@ -54,7 +57,7 @@ pub async fn run(ctx: Arc<Context>, clusters_namespace: String, stop: Cancellati
                 match object.filter(|_| stage > before) {
                     Some(object) => {
                         ctx.publisher
-                            .publish(&object, notice(&state.name, stage, end));
+                            .publish(&object, notice(&state.name, stage, end, why));
                         known.insert(key, stage);
                     }
                     None => {
@@ -78,11 +81,10 @@ fn expiry(state: &ClusterState) -> Option<Timestamp> {
     credential.expires_at.as_ref().map(|time| time.0)
 }
 
-/// Whether the end is put off in time: a token that lives for an hour is always near its end.
-fn is_renewed(ctx: &Context, state: &ClusterState) -> bool {
+/// Whether its token is to be renewed.
+fn renews(ctx: &Context, state: &ClusterState) -> bool {
     let object = ctx.registry.target_cluster(&state.name);
     object.is_some_and(|object| object.spec.renew_credentials == Some(true))
-        && state.cause != Some(Cause::CredentialExpiring)
 }
 
 /// How near the end is, and when it will be nearer.
@@ -103,8 +105,13 @@ fn judge(now: Timestamp, end: Timestamp) -> (Stage, Duration) {
     (Stage::Over, LOOK)
 }
 
-fn notice(cluster: &str, stage: Stage, end: Timestamp) -> Notice {
-    let advice = "write a new one into the registration Secret";
+fn notice(cluster: &str, stage: Stage, end: Timestamp, why: Option<&str>) -> Notice {
+    let mut advice = "write a new one into the registration Secret".to_owned();
+    if let Some(why) = why {
+        advice.push_str(", or let it be renewed (");
+        advice.push_str(why);
+        advice.push(')');
+    }
     match stage {
         Stage::Over => Notice::warning(
             CREDENTIAL_EXPIRED,
@@ -119,20 +126,6 @@ fn notice(cluster: &str, stage: Stage, end: Timestamp) -> Notice {
             format!("the credential of cluster {cluster:?} expires at {end}: {advice} until then"),
         ),
     }
-}
-
-/// The object that people look at: the `TargetCluster`, where there are none the Secret; `None` before it was made.
-fn about(ctx: &Context, namespace: &str, name: &str) -> Option<ObjectReference> {
-    if ctx.registry.shows_target_clusters() {
-        return Some(ctx.registry.target_cluster(name)?.object_ref(&()));
-    }
-    Some(ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Secret".to_owned()),
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectReference::default()
-    })
 }
 
 #[cfg(test)]
@@ -163,10 +156,18 @@ mod tests {
     #[test]
     fn only_what_is_near_is_a_warning() {
         let end = Timestamp::from_second(1_800_000_000).unwrap();
-        assert_eq!(notice("blue", Stage::Month, end).type_, NoticeType::Normal);
-        assert_eq!(notice("blue", Stage::Week, end).type_, NoticeType::Warning);
-        let over = notice("blue", Stage::Over, end);
+        assert_eq!(
+            notice("blue", Stage::Month, end, None).type_,
+            NoticeType::Normal
+        );
+        assert_eq!(
+            notice("blue", Stage::Week, end, None).type_,
+            NoticeType::Warning
+        );
+        let over = notice("blue", Stage::Over, end, None);
         assert_eq!(over.reason, "CredentialExpired");
         assert!(over.message.contains("blue"), "{}", over.message);
+        let day = notice("blue", Stage::Day, end, Some("tokens are forbidden"));
+        assert!(day.message.ends_with("(tokens are forbidden)"));
     }
 }

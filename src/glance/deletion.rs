@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use glance_api::{
-    conditions::reasons,
+    conditions::{SECRETS_READY, reasons},
     glance::Glance,
     keys::{
         annotations::ABANDON_REMOTE_CHILDREN,
@@ -49,6 +49,30 @@ pub enum Progress {
     Hold(Duration),
     /// The target does not resolve: this is what the CR should say, and when to look again.
     Unresolved(Verdict, Duration),
+}
+
+/// What is said once of a Glance that has to wait for its cluster: why, and how it is let go without.
+pub fn held(glance: &Glance, verdict: &Verdict) -> Option<Notice> {
+    let generation = glance.metadata.generation;
+    let conditions = glance.status.iter().flat_map(|s| &s.conditions);
+    // The deletion made a generation of its own.
+    let is_told = conditions.into_iter().any(|c| {
+        c.type_ == SECRETS_READY
+            && c.reason == reasons::TARGET_CLUSTER_UNAVAILABLE
+            && c.observed_generation == generation
+    });
+    (!is_told).then(|| {
+        Notice::warning(
+            events::TEARDOWN_HELD,
+            format!(
+                "{}. To let it go at once and leave behind what is there: kubectl -n {} annotate glance {} \
+                 {ABANDON_REMOTE_CHILDREN}=true",
+                verdict.message,
+                glance.namespace().unwrap_or_default(),
+                glance.name_any()
+            ),
+        )
+    })
 }
 
 /// What can be done about the children.

@@ -195,10 +195,13 @@ async fn delete(
         }
         Ok(Progress::Hold(pause)) => Ok(Action::requeue(pause)),
         Ok(Progress::Unresolved(verdict, pause)) => {
+            let told = deletion::held(glance, &verdict);
             let mut pass = open(ctx, glance);
             pass.set(SECRETS_READY, verdict);
             pass.requeue(pause);
-            persist_and_act(ctx, api, Arc::clone(glance), pass.close()).await
+            let mut summary = pass.close();
+            summary.notices.extend(told);
+            persist_and_act(ctx, api, Arc::clone(glance), summary).await
         }
         Err(error) => {
             // The CR must say why it does not go; that must not keep the failure from being retried.

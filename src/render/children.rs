@@ -88,6 +88,7 @@ pub fn render(glance: &Glance, input: &Input, operator_namespace: Option<&str>) 
             uid: glance.uid().unwrap_or_else(|| UNKNOWN_UID.to_owned()),
             placement,
             hub_uid: None,
+            adopts_from: None,
         },
         missing: BTreeSet::new(),
         out: Rendered::default(),

@@ -41,12 +41,13 @@ pub struct AnswerTooLong(
 );
 
 /// What the server said that concerns all calls: until when it asked not to be called, and that it
-/// does not accept the credential. Belongs to a cluster, not to a connection, so
+/// does not accept the credential, or not for everything. Belongs to a cluster, not to a connection, so
 /// that a new connection does not forget it.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     until: Mutex<Option<Instant>>,
     refused: Notify,
+    denied: Notify,
 }
 
 /// Adds [`Guarded`] to a stack.
@@ -92,6 +93,12 @@ impl Throttle {
     /// Completes once the credential was not accepted, also if that was before the call.
     pub(crate) async fn refused(&self) {
         self.refused.notified().await;
+    }
+
+    /// Completes once the credential was not allowed to do something with an object of a namespace, also
+    /// if that was before the call. Lists and watches are not meant: those who watch tell of it themselves.
+    pub(crate) async fn denied(&self) {
+        self.denied.notified().await;
     }
 
     fn hold(&self, wish: Duration) {
@@ -167,6 +174,8 @@ where
         }
         // What a workload behind a proxy path answers says nothing about the API server.
         let proxied = request.uri().path().contains("/proxy/");
+        let about_object =
+            !matches!(verb, "list" | "watch") && is_in_namespace(request.uri().path());
         let mut sleep = Box::pin(tokio::time::sleep(deadline));
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -186,6 +195,9 @@ where
             }
             if answer.status() == StatusCode::UNAUTHORIZED && !proxied {
                 throttle.refused.notify_one();
+            }
+            if answer.status() == StatusCode::FORBIDDEN && about_object && !proxied {
+                throttle.denied.notify_one();
             }
             Ok(answer.map(|inner| GuardedBody {
                 inner,
@@ -227,6 +239,12 @@ fn verb_of<Q>(request: &Request<Q>) -> &'static str {
         http::Method::DELETE => "delete",
         _ => "other",
     }
+}
+
+/// Whether a path leads into a namespace, and not just to one.
+fn is_in_namespace(path: &str) -> bool {
+    path.split_once("/namespaces/")
+        .is_some_and(|(_, rest)| rest.contains('/'))
 }
 
 /// Seconds only: API servers send no dates here.

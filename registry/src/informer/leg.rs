@@ -129,15 +129,20 @@ impl Leg {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
         let mut resume = None;
         let mut served = true;
+        let mut was_denied = false;
         loop {
             let end = self
                 .follow(&mut resume, &mut backoff, &mut served, sink)
                 .await;
             let end = self.explain(end).await;
             match end {
-                End::Expired => resume = None,
+                End::Expired => {
+                    resume = None;
+                    was_denied = false;
+                }
                 End::NotServed => {
                     resume = None;
+                    was_denied = false;
                     // What said "served" until now was wrong, and who is told of it asks again.
                     self.of.capabilities.forget(&self.feed.kind).await;
                     if served {
@@ -151,12 +156,15 @@ impl Leg {
                 }
                 End::Forbidden(reason) => {
                     self.of.metrics.restart(self.feed.kind.kind);
-                    if backoff.tries() == 0 {
+                    // Once, also when the connection was lost before.
+                    if !was_denied {
                         self.of.denied.notify_one();
                     }
+                    was_denied = true;
                     sink.phase(Phase::Forbidden(reason));
                 }
                 End::Failed { code, reason } => {
+                    was_denied = false;
                     self.of.metrics.restart(self.feed.kind.kind);
                     tracing::debug!(kind = %self.feed.kind, %reason, "watch failed");
                     if resume.is_none() || code == Some(401) || backoff.tries() + 1 >= STALE_AFTER {

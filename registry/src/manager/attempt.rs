@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::Message;
+use super::{Message, Owner, join, member::Member};
 use crate::{
-    Cause, Cluster, Registration, RegistryOptions,
+    Cause, Cluster, Registration, RegistryOptions, State,
     client::Shared as Keepsakes,
     cluster::Identity,
     failure::{cause_of, error_text},
@@ -152,6 +152,144 @@ pub(super) fn explain(error: &kube::Error) -> (Cause, String) {
         _ => text,
     };
     (cause, detail)
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// Starts to connect; after a first failure, with a pause.
+    pub(super) fn attempt(
+        &mut self,
+        member: &mut Member,
+        registration: Arc<Registration>,
+        after: Option<Timestamp>,
+    ) {
+        let current = member.current.as_ref();
+        let same = current.filter(|(_, current)| registration.same_connection(current));
+        let goal =
+            if let (Some((cluster, _)), Some(header)) = (same, &registration.access.credential) {
+                Goal::Swap(cluster.clone(), header.clone())
+            } else {
+                self.generations += 1;
+                Goal::Connect {
+                    generation: self.generations,
+                    permits: member.permits.clone(),
+                    keepsakes: member.keepsakes.clone(),
+                }
+            };
+        self.attempts += 1;
+        let attempt = Attempt::new(self.attempts, registration, self.stop.child_token());
+        let run = run(
+            attempt.clone(),
+            goal,
+            after,
+            self.options.clone(),
+            (self.gate.clone(), self.shared.policies.settled()),
+            self.inbox.clone(),
+        );
+        let stop = attempt.stop.clone();
+        self.shared.tasks.spawn(async move {
+            stop.run_until_cancelled(run).await;
+        });
+        member.attempt = Some(attempt);
+    }
+
+    pub(super) fn report(&mut self, report: Report) {
+        let name = report.attempt.registration.name().to_owned();
+        let Some(mut member) = self.members.remove(&name) else {
+            return;
+        };
+        // The present attempt, or one that was given up while its report was under way?
+        if member
+            .attempt
+            .as_ref()
+            .is_some_and(|attempt| attempt.id == report.attempt.id)
+        {
+            member.tried = true;
+            self.conclude(&mut member, report);
+        }
+        self.members.insert(name, member);
+    }
+
+    fn conclude(&mut self, member: &mut Member, report: Report) {
+        let registration = report.attempt.registration;
+        match report.outcome {
+            Outcome::Failed {
+                cause,
+                detail,
+                next_try,
+            } => {
+                member.keepsakes.metrics.engagement("failed");
+                tracing::warn!(
+                    cluster = member.state.name,
+                    %cause,
+                    %detail,
+                    %next_try,
+                    "cannot connect to the cluster"
+                );
+                if cause == Cause::Unauthorized
+                    && let Some(original) = self.without_renewal(&registration)
+                {
+                    member.give_up();
+                    self.attempt(member, original, None);
+                    return;
+                }
+                if cause == Cause::Unauthorized && member.current.is_some() {
+                    // Whoever wrote a credential that is not accepted meant to replace the old one.
+                    member.give_up();
+                    self.disengage(member);
+                    self.attempt(member, registration, Some(next_try));
+                }
+                let trouble = (cause, detail, Some(next_try));
+                if member.current.is_some() {
+                    member.content = Some(trouble);
+                    self.settle(member, true);
+                } else {
+                    self.publish(member, State::Lost, Some(trouble));
+                }
+            }
+            Outcome::Connected(cluster, identity) => {
+                member.attempt = None;
+                if self.identify(member, &registration, identity.uid.as_deref()) {
+                    member.keepsakes.metrics.engagement("connected");
+                    self.watch_over(&cluster);
+                    let old = member.use_now(cluster, registration);
+                    self.settle(member, true);
+                    tracing::info!(
+                        cluster = member.state.name,
+                        generation = member.state.generation,
+                        version = identity.version,
+                        "cluster engaged"
+                    );
+                    if let Some(old) = old {
+                        join(&self.shared, old);
+                    }
+                    self.plan_renewal(member);
+                } else {
+                    join(&self.shared, cluster);
+                }
+            }
+            Outcome::Swapped(header, identity) => {
+                member.attempt = None;
+                if self.identify(member, &registration, identity.uid.as_deref())
+                    && let Some((cluster, _)) = &member.current
+                {
+                    let cluster = cluster.clone();
+                    cluster.set_credential(header);
+                    cluster.set_usable(true);
+                    member.use_now(cluster.clone(), registration);
+                    member.keepsakes.metrics.engagement("rotated");
+                    tracing::info!(
+                        cluster = member.state.name,
+                        generation = cluster.generation(),
+                        "cluster engaged"
+                    );
+                    self.settle(member, true);
+                    self.plan_renewal(member);
+                }
+            }
+        }
+    }
 }
 
 // === impl Registration ===

@@ -45,6 +45,10 @@ pub(super) struct Member {
     pub(super) renewal: Option<(Arc<Registration>, CancellationToken)>,
     /// What led to another cluster than it should.
     pub(super) stranger: Option<Arc<Registration>>,
+    /// The cluster it has to lead to by its policy, as that was last seen.
+    pub(super) wanted: Option<String>,
+    /// Why the token in use is not renewed although it should be.
+    pub(super) unrenewed: Option<(Arc<Registration>, String)>,
 }
 
 // === impl Member ===
@@ -69,6 +73,8 @@ impl Member {
             inherits: false,
             renewal: None,
             stranger: None,
+            wanted: None,
+            unrenewed: None,
         }
     }
 

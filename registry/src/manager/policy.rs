@@ -10,6 +10,7 @@ impl Owner {
     pub(super) fn newcomer(&self, name: &str) -> Member {
         let mut member = Member::new(name, &self.options);
         member.permits.set_limit(self.shared.policies.limit(name));
+        member.wanted = self.shared.policies.pinned(name);
         // A Secret that is created later, or anew, is trusted anew.
         member.inherits = !self.listed;
         member
@@ -22,9 +23,10 @@ impl Owner {
         };
         member.permits.set_limit(self.shared.policies.limit(name));
         let wanted = self.shared.policies.pinned(name);
+        let before = std::mem::replace(&mut member.wanted, wanted.clone());
         if let Some(registration) = member.stranger.clone() {
-            if wanted.is_some() {
-                // What was refused may be what is wanted now.
+            if wanted != before {
+                // What was refused may be what is wanted now, or what nobody objects to any more.
                 member.stranger = None;
                 self.attempt(&mut member, registration, None);
                 self.publish(&mut member, State::Pending, None);

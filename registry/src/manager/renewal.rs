@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::{Owner, member::Member};
+use super::{Message, Owner, member::Member};
 use crate::{
     Registration,
     renewal::{self, Renewed},
@@ -32,21 +30,9 @@ impl Owner {
 
     /// A registration with its renewed token, if there is one that is still good.
     pub(super) fn with_renewal(&self, registration: Arc<Registration>) -> Arc<Registration> {
-        let stands_in = |renewed: &&Renewed| {
-            renewed.stands_for == registration.content_hash().to_string()
-                && registration.access.credential.as_ref() != Some(&renewed.header)
-        };
-        let Some(renewed) = self.renewals.get(registration.name()).filter(stands_in) else {
-            return registration;
-        };
-        let next = registration.renewed(renewed.header.clone());
-        let expires = |r: &Registration| r.credential().expires_at.as_ref().map(|time| time.0);
-        match (expires(&next), expires(&registration)) {
-            (Some(end), _) if end <= Timestamp::now() => registration,
-            // An older one that is told of late.
-            (Some(end), Some(present)) if end <= present => registration,
-            _ => Arc::new(next),
-        }
+        let renewed = self.renewals.get(registration.name());
+        let next = renewed.and_then(|renewed| renewed.stand_in(&registration));
+        next.map_or(registration, Arc::new)
     }
 
     /// What to use when a renewed token is not accepted.
@@ -57,6 +43,14 @@ impl Owner {
         let original = registration.original()?;
         self.renewals.remove(registration.name());
         Some(Arc::new(original))
+    }
+
+    /// A token could not be renewed. It is tried on; what is said of it ends with the token.
+    pub(super) fn unrenewed(&mut self, of: Arc<Registration>, why: String) {
+        if let Some(member) = self.members.get_mut(of.name()) {
+            member.unrenewed = Some((of, why));
+        }
+        self.review();
     }
 
     /// Sees to the renewal of the token in use, if that is wanted and was not yet.
@@ -76,10 +70,15 @@ impl Owner {
             stop.cancel();
         }
         let stop = cluster.stop_token().child_token();
+        let (inbox, of) = (self.inbox.clone(), registration.clone());
         let run = renewal::run(
             self.shelf.clone(),
             Arc::downgrade(&cluster),
             registration.clone(),
+            move |why| {
+                // The owner ends only when the registry is stopped.
+                let _ = inbox.send(Message::Unrenewed(of.clone(), why));
+            },
         );
         let stopped = stop.clone();
         cluster.spawn(async move {

@@ -1,11 +1,11 @@
 //! What a credential falls short of while its cluster answers: rights that are missing, an end that is near.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Owner, member::Member};
-use crate::{Cause, Registration, objects::missing};
+use crate::{Cause, Registration, objects::missing, renewal::Life};
 
 /// How often the clock is asked.
 pub(super) const LOOK: Duration = Duration::from_secs(30);
@@ -36,7 +36,13 @@ impl Owner {
             return Some((Cause::MissingPermissions, missing(&findings.missing)));
         }
         let ends = registration.credential().expires_at.as_ref()?.0;
-        let near = near(registration, self.shared.policies.renews(name));
+        let renews = self.shared.policies.renews(name);
+        let unrenewed = member.unrenewed.as_ref().filter(|_| renews);
+        if let Some((_, why)) = unrenewed.filter(|(of, _)| Arc::ptr_eq(of, registration)) {
+            let detail = format!("the credential ends at {ends} and cannot be renewed: {why}");
+            return Some((Cause::CredentialExpiring, detail));
+        }
+        let near = near(registration, renews);
         (ends.duration_since(Timestamp::now()) < near).then(|| {
             let detail = format!("the credential ends at {ends}");
             (Cause::CredentialExpiring, detail)
@@ -46,8 +52,6 @@ impl Owner {
 
 /// How much of a life is little. A token that is renewed should have been after four fifths of it.
 fn near(registration: &Registration, renewed: bool) -> SignedDuration {
-    match registration.claims().filter(|_| renewed) {
-        Some(claims) => claims.expires.duration_since(claims.issued) / 10,
-        None => NEAR,
-    }
+    let life = Life::of(registration.claims()).filter(|_| renewed);
+    life.map_or(NEAR, |life| life.last_tenth())
 }

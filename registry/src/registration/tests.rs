@@ -4,6 +4,7 @@ use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Time};
 use rstest::rstest;
 
 use super::*;
+use crate::Cause;
 
 /// Planted into every document; must never come out in an error.
 const SECRET: &str = "eyJzZWNyZXQiOjF9SECRET";

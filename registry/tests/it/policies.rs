@@ -138,6 +138,9 @@ async fn where_a_name_has_led_outlives_the_process() {
     process
         .until(State::Rejected, Some(Cause::IdentityChanged))
         .await;
+    // Whoever takes a wrong demand back finds everything as it was.
+    policy(&hub, &json!({}), &json!({"clusterUID": uid}));
+    process.until(State::Connected, None).await;
 }
 
 #[tokio::test]

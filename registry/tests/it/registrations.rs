@@ -237,3 +237,37 @@ async fn a_hub_that_answers_late_is_waited_for() {
     tokio::time::timeout(SHORT, waiting).await.unwrap().unwrap();
     rig.registry.resolve("blue").unwrap();
 }
+
+#[tokio::test]
+async fn neither_the_type_of_a_secret_nor_keys_that_mean_nothing_make_a_difference() {
+    let blue = Fake::start();
+    let rig = Rig::start(Fake::start());
+    let config = blue.kubeconfig("good");
+    rig.register(&[("kubeconfig", &config), ("value", &config)]);
+    let cluster = rig.engaged().await;
+    // One of the two kubeconfigs goes, the one that nobody reads.
+    rig.register(&[("kubeconfig", &config)]);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let same = rig.registry.resolve("blue").unwrap();
+    assert_eq!(same.generation(), cluster.generation());
+
+    // Another type: to Kubernetes that is another Secret.
+    rig.hub.delete("v1/secrets", "clusters", "blue");
+    eventually("it to be gone", SHORT, || {
+        rig.state().is_none().then_some(())
+    })
+    .await;
+    let labels = json!({target_registry::REGISTRATION_LABEL: "true"});
+    let encoded = data_encoding::BASE64.encode(config.as_bytes());
+    let secret = json!({
+        "type": "example.org/cluster", "metadata": {"labels": labels},
+        "data": {"kubeconfig": encoded, "value": encoded},
+    });
+    rig.hub.put("v1/secrets", "clusters", "blue", secret);
+    rig.engaged().await;
+
+    // The other one goes.
+    rig.register(&[("value", &config)]);
+    rig.until(State::Rejected, Some(Cause::KubeconfigInvalid))
+        .await;
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use target_registry::{
-    KUBECONFIG_KEY, NAMESPACES_KEY, REGISTRATION_LABEL, Registration, RegistrationError,
+    Claims, NAMESPACES_KEY, REGISTRATION_LABEL, Registration, RegistrationError,
     target_cluster::{AllowedNamespaces, ConditionStatus},
 };
 
@@ -16,7 +16,6 @@ use super::{
 use crate::clusters::{
     Session,
     hub::{Entry, Fleet, Placed},
-    kubeconfig::Claims,
     output::distance,
 };
 
@@ -112,21 +111,26 @@ fn content(entry: &Entry, remedies: &Remedies) -> Vec<Check> {
     }
 }
 
+/// How near an end is worth a warning. A token that the operator renews should have been renewed after
+/// four fifths of its life.
+fn soon(claims: &Claims, renewed: bool) -> SignedDuration {
+    match (claims.issued, claims.expires) {
+        (Some(issued), Some(expires)) if renewed => expires.duration_since(issued) / 10,
+        _ => SOON,
+    }
+}
+
 /// How long the credential is good for, by its own words or by the operator's.
 fn credential(entry: &Entry, remedies: &Remedies, now: Timestamp) -> Option<Check> {
-    let secret = entry.registration()?;
-    Registration::from_secret(secret, true).ok()?;
-    let claims = entry.data(KUBECONFIG_KEY).map(Claims::of_kubeconfig);
-    let status = entry
-        .target
-        .as_ref()
-        .and_then(|target| target.status.as_ref());
+    let registration = entry.in_use()?;
+    let target = entry.target.as_ref();
+    let status = target.and_then(|target| target.status.as_ref());
     let reported = status.and_then(|status| status.credential.as_ref());
     let reported = reported.and_then(|credential| credential.expires_at.as_ref());
-    let expires = claims
-        .unwrap_or_default()
-        .expires
-        .or(reported.map(|time| time.0));
+    let own = registration.credential().expires_at.as_ref();
+    let expires = own.or(reported).map(|time| time.0);
+    let renewed = target.is_some_and(|target| target.spec.renew_credentials == Some(true));
+    let soon = soon(&registration.claims(), renewed);
     let Some(expires) = expires else {
         return Some(Check::ok("credential", "does not say when it expires"));
     };
@@ -134,7 +138,7 @@ fn credential(entry: &Entry, remedies: &Remedies, now: Timestamp) -> Option<Chec
     Some(if left <= SignedDuration::ZERO {
         let ago = distance(expires, now);
         Check::failed("credential", format!("has expired {ago} ago")).cured_by(remedies.rotate())
-    } else if left < SOON {
+    } else if left < soon {
         let ahead = distance(now, expires);
         Check::warning("credential", format!("expires in {ahead}")).cured_by(remedies.rotate())
     } else {

@@ -8,9 +8,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use serde_json::json;
-use target_registry::{
-    Cause, ClientOptions, Cluster, KUBECONFIG_KEY, Kind, Registration, error_code, error_text,
-};
+use target_registry::{Cause, ClientOptions, Cluster, Kind, Registration, error_code, error_text};
 
 use super::{
     hub::says,
@@ -23,7 +21,6 @@ use crate::{
         access::{IN_CLUSTER, IN_NAMESPACES},
         hub::{Entry, Fleet},
         known::account,
-        kubeconfig::Claims,
     },
     external::{
         gateway::HTTP_ROUTE,
@@ -61,7 +58,7 @@ pub async fn examine(
             .trim_end()
             .to_owned(),
     )];
-    let account = account_of(&cluster, entry).await;
+    let account = account_of(&cluster, registration).await;
     checks.push(Check::ok(
         "login",
         format!("as {}/{}", account.0, account.1),
@@ -105,7 +102,7 @@ fn unreachable(error: &kube::Error, entry: &Entry, remedies: &Remedies) -> Check
 }
 
 /// Who the registration logs in as: by the target's word, else by the token's, else by convention.
-async fn account_of(cluster: &Arc<Cluster>, entry: &Entry) -> (String, String) {
+async fn account_of(cluster: &Arc<Cluster>, registration: &Registration) -> (String, String) {
     let api: Api<SelfSubjectReview> = Api::all(cluster.client());
     let review = SelfSubjectReview {
         metadata: ObjectMeta::default(),
@@ -120,8 +117,7 @@ async fn account_of(cluster: &Arc<Cluster>, entry: &Entry) -> (String, String) {
     if let Some((namespace, name)) = said {
         return (namespace.to_owned(), name.to_owned());
     }
-    let claims = entry.data(KUBECONFIG_KEY).map(Claims::of_kubeconfig);
-    account(None, None, &claims.unwrap_or_default())
+    account(None, None, &registration.claims())
 }
 
 fn identity(cluster: &Cluster, entry: &Entry, remedies: &Remedies) -> Check {
