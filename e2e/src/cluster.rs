@@ -322,7 +322,7 @@ impl Cluster {
             .status
             .context("the token request came back without a token")?
             .token;
-        Ok(self.document(account, token))
+        Ok(self.kubeconfig_with(account, token))
     }
 
     /// A kubeconfig with the token in a Secret of type `kubernetes.io/service-account-token`,
@@ -340,10 +340,11 @@ impl Cluster {
             },
         )
         .await?;
-        Ok(self.document(secret, token))
+        Ok(self.kubeconfig_with(secret, token))
     }
 
-    fn document(&self, user: &str, token: String) -> String {
+    /// A kubeconfig that logs in with a token.
+    pub fn kubeconfig_with(&self, user: &str, token: String) -> String {
         let login = Login::Token(SecretString::from(token));
         document(
             &format!("{}-{user}", self.name),

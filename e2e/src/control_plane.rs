@@ -13,8 +13,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::{
     assets::{Assets, Component},
@@ -25,6 +27,7 @@ use crate::{
     kubeconfig::{Login, document},
     patience, ports,
     process::{Plan, Process, in_words, tail},
+    tokens::{self, ISSUER},
 };
 
 /// The controllers that the operator's objects need. The others would only take time from
@@ -95,6 +98,32 @@ impl ControlPlane {
     /// Access to the cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// A kubeconfig that logs a service account in with a token of this life, which was issued `age`
+    /// ago.
+    pub async fn kubeconfig_of_age(
+        &self,
+        namespace: &str,
+        account: &str,
+        (age, life): (Duration, Duration),
+    ) -> Result<String> {
+        let accounts = self.cluster.api::<ServiceAccount>(namespace);
+        let uid = accounts.get(account).await?.metadata.uid;
+        let issued = jiff::Timestamp::now() - age;
+        let claims = json!({
+            "iss": ISSUER, "aud": [ISSUER],
+            "sub": format!("system:serviceaccount:{namespace}:{account}"),
+            "iat": issued.as_second(), "nbf": issued.as_second(),
+            "exp": (issued + life).as_second(),
+            "kubernetes.io": {
+                "namespace": namespace,
+                "serviceaccount": { "name": account, "uid": uid },
+            },
+        });
+        let key = fs::read_to_string(self.folder.join("sa.key"))?;
+        let token = tokens::sign(&key, &claims)?;
+        Ok(self.cluster.kubeconfig_with(account, token))
     }
 
     /// Starts the node simulator; the cluster must serve its `Stage` by now.
@@ -296,10 +325,7 @@ fn api_server(folder: &Path, etcd: u16, port: u16, audit_log: &Path) -> Vec<Stri
         ("client-ca-file", &file("ca.crt")),
         ("tls-cert-file", &file("server.crt")),
         ("tls-private-key-file", &file("server.key")),
-        (
-            "service-account-issuer",
-            "https://kubernetes.default.svc.cluster.local",
-        ),
+        ("service-account-issuer", ISSUER),
         ("service-account-key-file", &file("sa.pub")),
         ("service-account-signing-key-file", &file("sa.key")),
         ("authorization-mode", "RBAC,Node"),

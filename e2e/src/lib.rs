@@ -44,6 +44,7 @@ pub mod rights;
 pub mod scenario;
 pub mod shape;
 pub mod site;
+pub mod tokens;
 pub mod webhooks;
 pub mod witness;
 pub mod workdir;

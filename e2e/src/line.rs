@@ -130,6 +130,11 @@ impl Line {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// The URL of its near end.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
     /// The URL it leads to.
     pub fn server(&self) -> &str {
         &self.server

@@ -60,6 +60,7 @@ fn a_target_that_is_away_harms_nothing_and_gives_nothing_up() {
         let before = children::by_labels(far, site.namespace(), "there").await?;
         let mark = far.audit().map(Audit::mark).transpose()?;
         let seen = Witness::of(site.hub(), kinds::GLANCE, site.namespace()).await?;
+        let shown = Witness::of(site.hub(), kinds::TARGET_CLUSTER, &ns).await?;
         for _ in 0..6 {
             line.fail(Fault::Reset);
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -68,6 +69,14 @@ fn a_target_that_is_away_harms_nothing_and_gives_nothing_up() {
         }
         let reasons = seen.reasons(Some("there"), "SecretsReady")?;
         assert!(!reasons.contains(UNAVAILABLE), "{reasons:?}");
+        for version in shown.versions()? {
+            let reachable = condition(&version, "Reachable").unwrap_or_default();
+            let other = version.metadata.name.as_deref() != Some("far");
+            assert!(
+                other || reachable["status"] == "True",
+                "it flaps: {reachable}"
+            );
+        }
         let after = children::by_labels(far, site.namespace(), "there").await?;
         for (key, child) in &before {
             let now = after.get(key).and_then(|child| child.metadata.uid.clone());
@@ -99,6 +108,8 @@ fn a_target_that_is_away_harms_nothing_and_gives_nothing_up() {
         let said = condition(&held, "SecretsReady").unwrap_or_default();
         let said = said["message"].as_str().unwrap_or_default().to_owned();
         assert!(said.contains("\"far\" is not usable since"), "{said}");
+        assert!(said.contains("(Timeout)"), "{said}");
+        is_kept_informed(&site, &line).await?;
         line.heal();
         glance.is_gone(seconds(60)).await?;
         eventually(seconds(30), "it to be swept", async || {
@@ -117,6 +128,25 @@ fn a_target_that_is_away_harms_nothing_and_gives_nothing_up() {
         );
         Ok(())
     });
+}
+
+/// What is said of a Glance that is held is kept up to date, and how to let it go is told once.
+async fn is_kept_informed(site: &Site<'_>, line: &Line) -> anyhow::Result<()> {
+    line.fail(Fault::Refuse);
+    let refused = Wanted::of("SecretsReady")
+        .reason(UNAVAILABLE)
+        .message("(ConnectionRefused)");
+    let glance = site.glance("there");
+    glance.condition(seconds(40), refused).await?;
+    let told = glance.event(seconds(5), "TeardownHeld").await?;
+    let told = (told.count, told.message.unwrap_or_default());
+    let command = format!(
+        "kubectl -n {} annotate glance there glance.openstack.c5c3.io/abandon-remote-children=true",
+        site.namespace()
+    );
+    assert!(told.1.ends_with(&command), "{told:?}");
+    assert!(told.0.unwrap_or(1) == 1, "{told:?}");
+    Ok(())
 }
 
 #[test]

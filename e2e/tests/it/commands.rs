@@ -32,7 +32,7 @@ pub(crate) async fn register(
 /// A name that no other test's Glances are placed on.
 const MINE: &str = "mine-1";
 
-async fn register_as(
+pub(crate) async fn register_as(
     user: &Commands,
     site: &Site<'_>,
     name: &str,

@@ -16,14 +16,17 @@ use e2e::{
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
-use crate::commands::register;
+use crate::commands::register_as;
 
-const NAME: &str = "edge-2";
+/// The context of the target.
+const CONTEXT: &str = "edge-2";
 const TARGET: (&str, &str) = ("clusters.openstack.c5c3.io/v1alpha1", "TargetCluster");
 const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "Role");
 
 /// A registered cluster that falls ill, again and again.
 struct Patient<'f> {
+    /// A name that no other test's Glances are placed on.
+    name: &'static str,
     site: Site<'f>,
     user: Commands,
     edge: &'f Cluster,
@@ -34,7 +37,14 @@ struct Patient<'f> {
 impl Patient<'_> {
     /// What the doctor says of a check: its result and its remedy.
     async fn examined(&self, check: &str) -> Result<Value> {
-        let args = ["doctor", NAME, "--target-context", NAME, "-o", "json"];
+        let args = [
+            "doctor",
+            self.name,
+            "--target-context",
+            CONTEXT,
+            "-o",
+            "json",
+        ];
         let output = self.user.clusters(&args).await?;
         let report = output.json()?;
         let checks = report["items"][0]["checks"].as_array().cloned();
@@ -71,14 +81,7 @@ impl Patient<'_> {
         .await?;
         let remedy = found["remedy"].as_str();
         let remedy = remedy.with_context(|| format!("no remedy: {found}"))?;
-        // The doctor looks for himself; whether the operator has looked as well is not asked.
-        let waits = ["register", "rotate"].map(|verb| format!("glance-operator clusters {verb} "));
-        let at_once = |remedy: &str| {
-            let ours = waits.iter().any(|verb| remedy.starts_with(verb));
-            format!("{remedy}{}", if ours { " --wait=false" } else { "" })
-        };
-        let remedy = at_once(remedy);
-        let pasted = self.user.paste(&remedy).await?;
+        let pasted = self.user.paste(remedy).await?;
         ensure!(
             pasted.code == 0,
             "{check}: the remedy failed\n{remedy}\n{pasted}"
@@ -90,14 +93,7 @@ impl Patient<'_> {
                 let now = self.examined(check).await?;
                 match now["result"].as_str() {
                     Some("ok" | "skipped") | None => Ok(()),
-                    _ => {
-                        // Another test's Glance may need the same, and came later.
-                        let shared = ["grants", "scope"].contains(&check);
-                        if let Some(remedy) = now["remedy"].as_str().filter(|_| shared) {
-                            self.user.paste(&at_once(remedy)).await?;
-                        }
-                        Err(anyhow!("{now}"))
-                    }
+                    _ => Err(anyhow!("{now}")),
                 }
             },
         )
@@ -121,14 +117,14 @@ impl Patient<'_> {
 
     async fn patch_secret(&self, patch: Value) -> Result<()> {
         let namespace = self.site.clusters_namespace();
-        self.patch(self.site.hub(), kinds::SECRET, &namespace, NAME, patch)
+        self.patch(self.site.hub(), kinds::SECRET, &namespace, self.name, patch)
             .await
     }
 
     async fn patch_policy(&self, spec: Value) -> Result<()> {
         let namespace = self.site.clusters_namespace();
         let patch = json!({ "spec": spec });
-        self.patch(self.site.hub(), TARGET, &namespace, NAME, patch)
+        self.patch(self.site.hub(), TARGET, &namespace, self.name, patch)
             .await
     }
 
@@ -139,7 +135,7 @@ impl Patient<'_> {
             .site
             .hub()
             .any(kinds::SECRET.0, kinds::SECRET.1, Some(&namespace));
-        let secret = api.get(NAME).await?;
+        let secret = api.get(self.name).await?;
         let encoded = secret.data["data"]["kubeconfig"]
             .as_str()
             .unwrap_or_default();
@@ -183,14 +179,19 @@ fn replace(value: &mut Value, key: &str, entry: &Map<String, Value>) -> bool {
     }
 }
 
-async fn admit<'f>(fleet: &'f Fleet, name: &str) -> Result<Patient<'f>> {
+async fn admit<'f>(fleet: &'f Fleet, name: &'static str) -> Result<Patient<'f>> {
     let site = Site::open(fleet, name).await?;
     let user = Commands::of(&site).await?;
-    let edge = fleet.cluster(NAME)?;
+    let edge = fleet.cluster(CONTEXT)?;
     let options = ["--namespaces", site.namespace(), "--wait=false"];
-    let done = register(&user, &site, NAME, &options).await?;
+    let done = register_as(&user, &site, name, CONTEXT, &options).await?;
     ensure!(done.code == 0, "{done}");
-    Ok(Patient { site, user, edge })
+    Ok(Patient {
+        name,
+        site,
+        user,
+        edge,
+    })
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn faults_of_a_registration_are_found_and_cured() {
             })
             .await?;
         // Glances in namespaces that the policy, or the registration, leaves out.
-        let glance = site.scenario("images").on(NAME).glance();
+        let glance = site.scenario("images").on(patient.name).glance();
         site.hub().apply(&glance).await?;
         patient
             .suffers("grants", ns, async || {
@@ -245,7 +246,7 @@ fn faults_of_a_registration_are_found_and_cured() {
                     "register",
                     "twin",
                     "--target-context",
-                    NAME,
+                    CONTEXT,
                     "--access-namespace",
                     &access,
                     "--namespaces",
@@ -307,7 +308,8 @@ fn faults_of_a_kubeconfig_are_found_and_cured() {
         // A token that ends soon, and one whose account was taken away.
         patient
             .suffers("credential", "expires in", async || {
-                let args = ["rotate", NAME, "--token-lifetime", "15m", "--wait=false"];
+                let lifetime = ["--token-lifetime", "15m", "--wait=false"];
+                let args = [&["rotate", patient.name][..], &lifetime].concat();
                 patient.user.clusters_ok(&args).await?;
                 Ok(())
             })
@@ -331,6 +333,7 @@ fn faults_of_a_target_are_found_and_cured() {
     run(async |fleet: &Fleet| {
         let patient = admit(fleet, "doctgt").await?;
         let site = &patient.site;
+        let running = site.operator().await?.start().await?;
         let role = format!("{}-{ACCOUNT}", site.access_namespace());
 
         // A verb that somebody took away.
@@ -377,17 +380,18 @@ fn faults_of_a_target_are_found_and_cured() {
             .await?;
         // The registration itself. Who names the cluster tells which namespaces are needed.
         site.hub()
-            .apply(&site.scenario("images").on(NAME).glance())
+            .apply(&site.scenario("images").on(patient.name).glance())
             .await?;
         patient
             .suffers("registration", "no Secret", async || {
                 let secret = json!({
                     "apiVersion": "v1", "kind": "Secret",
-                    "metadata": { "namespace": site.clusters_namespace(), "name": NAME },
+                    "metadata": { "namespace": site.clusters_namespace(), "name": patient.name },
                 });
                 site.hub().delete(&secret).await
             })
             .await?;
+        drop(running);
         Ok(())
     });
 }

@@ -2,6 +2,7 @@
 //! of others still there; and what happens when its target cannot be asked.
 
 mod lost;
+mod together;
 
 use std::time::Instant;
 

@@ -7,12 +7,14 @@ use e2e::{
     cluster::Cluster,
     expect::{Object, Wanted, always, conditions, conditions_table},
     fleet::Fleet,
+    kinds,
     operator::Operator,
     patience::seconds,
     registration,
     site::Site,
 };
 use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 async fn uid(cluster: &Cluster) -> Result<String> {
@@ -138,6 +140,13 @@ fn two_names_of_one_cluster_both_work_and_name_each_other() {
             .condition(seconds(10), alone)
             .await?;
         site.glance("on-one").is_ready(seconds(10)).await?;
+        // The name is what a Glance means: the cluster behind it is known by another, and that does not help.
+        let nameless = Wanted::of("SecretsReady")
+            .reason("TargetClusterUnavailable")
+            .message("cluster not found");
+        site.glance("on-two")
+            .condition(seconds(20), nameless)
+            .await?;
         Ok(())
     });
 }
@@ -159,7 +168,7 @@ fn two_hubs_on_one_target_leave_each_others_children_alone() {
             },
             fleet.another("hub-2", false),
         );
-        let ((_running, scenario), second) = (first?, second?);
+        let ((running, scenario), second) = (first?, second?);
         let before = marks(&children::by_labels(edge, ns, "images").await?);
 
         let hub = second.cluster();
@@ -192,6 +201,48 @@ fn two_hubs_on_one_target_leave_each_others_children_alone() {
             before
         );
         site.glance("images").is_ready(seconds(5)).await?;
+
+        // The first hub is lost for good, and the second is to take its place: with a word it takes over everything.
+        drop(running);
+        let system: kube::Api<Namespace> = kube::Api::all(site.hub().client());
+        let lost = system
+            .get("kube-system")
+            .await?
+            .metadata
+            .uid
+            .context("no UID")?;
+        let job = Object::new(edge, kinds::JOB, ns, "images-db-sync");
+        let sync = job.exists(seconds(5)).await?.metadata.uid;
+        scenario.apply_resources(hub).await?;
+        theirs
+            .satisfies(seconds(30), "to say what to do", |found| {
+                let told = conditions(found).iter().any(|condition| {
+                    let message = condition["message"].as_str().unwrap_or_default();
+                    message.contains(&format!("adopt-from-hub={lost}"))
+                });
+                told.then_some(()).ok_or_else(|| conditions_table(found))
+            })
+            .await?;
+        let word = json!({ "metadata": { "annotations": {
+            "glance.openstack.c5c3.io/adopt-from-hub": lost,
+        } } });
+        hub.any(kinds::GLANCE.0, kinds::GLANCE.1, Some(ns))
+            .patch("images", &PatchParams::default(), &Patch::Merge(&word))
+            .await?;
+        theirs.is_ready(seconds(60)).await?;
+        let heir = uid(hub).await?;
+        let all = marks(&children::by_labels(edge, ns, "images").await?);
+        for (key, of, _) in before.iter().filter(|(key, ..)| !key.contains("-config-")) {
+            let now = all.iter().find(|(now, ..)| now == key);
+            let now = now.with_context(|| format!("{key} is gone"))?;
+            assert_eq!(&now.1, of, "{key} was made anew");
+            assert_eq!(now.2.as_ref(), Some(&heir), "{key}");
+        }
+        assert_eq!(job.exists(seconds(1)).await?.metadata.uid, sync);
+        hub.delete(&scenario.glance()).await?;
+        theirs.is_gone(seconds(60)).await?;
+        let left = children::by_labels(edge, ns, "images").await?;
+        assert!(left.is_empty(), "{:?}", left.keys());
         drop(other);
         Ok(())
     });

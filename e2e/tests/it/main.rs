@@ -20,6 +20,8 @@ mod commands;
 #[cfg(test)]
 mod commands_doctor;
 #[cfg(test)]
+mod commands_refused;
+#[cfg(test)]
 mod cost;
 #[cfg(test)]
 mod crash;
@@ -35,6 +37,8 @@ mod features;
 mod gateway;
 #[cfg(test)]
 mod grants;
+#[cfg(test)]
+mod hub;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
@@ -62,7 +66,11 @@ mod reasons;
 #[cfg(test)]
 mod render;
 #[cfg(test)]
+mod renewal;
+#[cfg(test)]
 mod replicas;
+#[cfg(test)]
+mod rights;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]

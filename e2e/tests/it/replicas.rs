@@ -7,11 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{
     audit::{Audit, Mark, Request},
     bed::run,
-    expect::{Object, eventually},
+    children,
+    expect::{Object, Wanted, always, eventually},
     fleet::Fleet,
     kinds,
+    line::{Fault, Line},
     operator::{Operator, Running},
     patience::seconds,
+    registration,
     scenario::Scenario,
     site::Site,
 };
@@ -253,6 +256,141 @@ fn a_leader_that_slept_in_the_middle_of_its_work_wakes_up_and_writes_nothing() {
         assert!(first.tail(20).contains("leader election lost"));
         assert!(written.is_empty(), "{written:#?}");
         eprintln!("taken over {waited:?} after the leader was stopped in its sleep");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_leader_that_changes_while_a_target_is_away_forgets_and_gives_up_nothing_there() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "handover").await?;
+        let far = fleet.cluster("edge-2")?;
+        let line = Line::to(far).await?;
+        let through = line.kubeconfig(&site.kubeconfig(far).await?);
+        let (clusters, scope) = (site.clusters_namespace(), Some(site.namespace()));
+        registration::register(site.hub(), &clusters, "edge-2", &through, scope).await?;
+        site.register("edge-1").await?;
+        let operator = replicated(&site)
+            .await?
+            .arg("--abandon-after=2s")
+            .arg("--target-probe-interval=1s")
+            .arg("--target-first-retry=300ms");
+        let first = operator.clone().log("handover-first").start().await?;
+        takes_over(&first).await?;
+        let second = operator.clone().log("handover-second").start().await?;
+        let near = site.scenario("near").on("edge-1").backend("near-s3", true);
+        let stays = site
+            .scenario("stays")
+            .on("edge-2")
+            .backend("stays-s3", true);
+        let goes = site.scenario("goes").on("edge-2").backend("goes-s3", true);
+        let all = [near.clone(), stays.clone(), goes.clone()];
+        for scenario in &all {
+            site.apply(scenario).await?;
+        }
+        all_are_ready(&site, &all).await?;
+        let before = children::by_labels(far, site.namespace(), "stays").await?;
+
+        // Away; something to do there, which the first leader cannot do, and then it dies.
+        line.fail(Fault::BlackHole);
+        let up = (
+            "glance_operator_target_cluster_up",
+            &[("cluster", "edge-2")][..],
+        );
+        first
+            .metric_becomes(seconds(30), up, |value| value < 0.5)
+            .await?;
+        let patch = json!({ "spec": { "deployment": { "replicas": 3 } } });
+        site.hub()
+            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()))
+            .patch("stays", &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        site.hub().delete(&goes.glance()).await?;
+        let unavailable = Wanted::of("SecretsReady").reason("TargetClusterUnavailable");
+        site.glance("goes")
+            .condition(seconds(20), unavailable)
+            .await?;
+        first.kill()?;
+        takes_over(&second).await?;
+        // The second has never reached it. Everybody else is served.
+        scale(&site, &near, 3).await?;
+        always(seconds(4), "what is there to be held", async || {
+            site.glance("goes").get().await?.context("it was let go")
+        })
+        .await?;
+        site.glance("stays")
+            .condition(seconds(20), unavailable)
+            .await?;
+
+        line.heal();
+        Object::new(far, kinds::DEPLOYMENT, site.namespace(), "stays")
+            .satisfies(seconds(60), "to be as asked for", |found| {
+                let now = &found.data["spec"]["replicas"];
+                (*now == json!(3)).then_some(()).ok_or(now.to_string())
+            })
+            .await?;
+        site.glance("stays").is_ready(seconds(60)).await?;
+        site.glance("goes").is_gone(seconds(60)).await?;
+        eventually(seconds(30), "it to be swept", async || {
+            let left = children::by_labels(far, site.namespace(), "goes").await?;
+            ensure!(left.is_empty(), "{:?}", children::names(&left));
+            Ok(())
+        })
+        .await?;
+        let after = children::by_labels(far, site.namespace(), "stays").await?;
+        for (key, child) in &before {
+            let now = after.get(key).and_then(|child| child.metadata.uid.clone());
+            assert_eq!(now, child.metadata.uid, "{key}");
+        }
+        let events = site.glance("goes").events().await?;
+        let given_up = events
+            .iter()
+            .filter(|e| e.reason.as_deref() == Some("RemoteChildrenAbandoned"));
+        assert_eq!(given_up.count(), 0, "{events:#?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_leader_whose_way_to_the_hub_is_slow_or_cut_for_a_moment_goes_on_leading() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "slow-hub").await?;
+        let line = Line::to(site.hub()).await?;
+        let operator = replicated(&site)
+            .await?
+            .by_way_of(site.hub(), &line.url())?;
+        let mut running = operator.start().await?;
+        takes_over(&running).await?;
+        let leads_on = async |running: &mut Running| {
+            always(seconds(3), "it to lead", async || {
+                let ended = running.exited();
+                ensure!(ended.is_none(), "{ended:?}: {}", running.tail(5));
+                ensure!(leads(running).await?, "{}", running.tail(5));
+                Ok(())
+            })
+            .await
+        };
+        // One attempt must not use up what is left of the term (4 s).
+        line.fail(Fault::Delay(Duration::from_millis(100)));
+        leads_on(&mut running).await?;
+        line.fail(Fault::BlackHole);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        line.heal();
+        leads_on(&mut running).await?;
+        line.fail(Fault::Reset);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        line.heal();
+        leads_on(&mut running).await?;
+        // Longer than that it must not: another may lead by then.
+        line.fail(Fault::BlackHole);
+        let cut = Instant::now();
+        let ended = eventually(seconds(15), "it to end itself", async || {
+            running.exited().context("it still runs")
+        })
+        .await?;
+        assert_eq!(ended.code(), Some(1), "{}", running.tail(5));
+        // Before the lease of 6 s runs out.
+        assert!(cut.elapsed() < seconds(6), "{:?}", cut.elapsed());
         Ok(())
     });
 }

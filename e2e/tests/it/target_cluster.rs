@@ -94,6 +94,16 @@ fn a_registration_is_shown_as_an_object_that_goes_with_it() {
             .reason("NotRegistered");
         ours.condition(seconds(10), gone).await?;
         let left = theirs.condition(seconds(10), gone).await?;
+        // Who took it away may not know that somebody needs it.
+        let told = ours.event(seconds(10), "ClusterDeregistered").await?;
+        let told = told.message.unwrap_or_default();
+        let needed = format!("1 Glances name it (1 in namespace {})", site.namespace());
+        assert!(told.contains(&needed), "{told}");
+        let unneeded = theirs.events().await?;
+        let told = |e: &k8s_openapi::api::core::v1::Event| {
+            e.reason.as_deref() == Some("ClusterDeregistered")
+        };
+        assert!(!unneeded.iter().any(told), "nobody needed it: {unneeded:?}");
         assert_eq!(
             status(&left, "clusterUID"),
             Value::Null,

@@ -297,7 +297,7 @@ fn reads_the_files(pod: &Value) {
 
 /// One control plane without the kinds of the `MariaDB` operator plays both: the target of one hub, and a hub.
 #[test]
-fn kinds_of_the_database_operator_that_a_cluster_lacks_are_named() {
+fn kinds_of_the_database_operator_that_a_cluster_lacks_or_loses_are_named() {
     run(async |fleet: &'static Fleet| {
         let bare = fleet.another("no-mariadb", true).await?;
         let cluster = bare.cluster();
@@ -343,6 +343,7 @@ fn kinds_of_the_database_operator_that_a_cluster_lacks_are_named() {
 
         // Half of an installation is named too.
         let (first, rest): (Vec<_>, Vec<_>) = definitions
+            .clone()
             .into_iter()
             .partition(|(name, _)| name.starts_with("mariadbs."));
         cluster.install(&first).await?;
@@ -354,6 +355,21 @@ fn kinds_of_the_database_operator_that_a_cluster_lacks_are_named() {
         says(&here, later(), (TYPE, reason, &lacks("local", some))).await?;
         cluster.install(&rest).await?;
         holds(&there, seconds(60), (TYPE, "DatabaseSynced")).await?;
-        holds(&here, seconds(60), (TYPE, "DatabaseSynced")).await
+        holds(&here, seconds(60), (TYPE, "DatabaseSynced")).await?;
+
+        // Taken away from under Glances that work, and given back: named, and nothing is migrated again.
+        let job = Object::new(cluster, kinds::JOB, site.namespace(), "images-db-sync");
+        let sync = job.exists(soon()).await?.metadata.uid;
+        cluster.uninstall(&definitions).await?;
+        says(&there, later(), (TYPE, reason, &lacks("no-mariadb", all))).await?;
+        says(&here, later(), (TYPE, reason, &lacks("local", all))).await?;
+        cluster.install(&definitions).await?;
+        for namespace in [site.namespace(), ns] {
+            cluster.apply(&mariadb(namespace, "mariadb")).await?;
+        }
+        holds(&there, seconds(60), (TYPE, "DatabaseSynced")).await?;
+        holds(&here, seconds(60), (TYPE, "DatabaseSynced")).await?;
+        assert_eq!(job.exists(soon()).await?.metadata.uid, sync);
+        Ok(())
     });
 }
