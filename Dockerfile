@@ -3,7 +3,8 @@
 #   docker build -t glance-operator .
 #   docker buildx build --platform linux/amd64,linux/arm64 -t glance-operator .
 #
-# Release builds pass both images with their digests, and CREATED, REVISION, VERSION and SOURCE.
+# Release builds pass both images with their digests (--build-arg BUILD_IMAGE=rust:1.95.0-alpine@sha256:…, and BASE_IMAGE in the
+# same way), and CREATED, REVISION, VERSION and SOURCE.
 ARG BUILD_IMAGE=rust:1.95.0-alpine
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 
