@@ -17,6 +17,14 @@
 {{- end }}
 {{- end }}
 
+{{/*
+Base name of what has no namespace. Installs for one namespace each may share a release name, so theirs says the namespace;
+the dot, which no namespace contains, keeps `a` in `b-c` apart from `c-a` in `b`.
+*/}}
+{{- define "glance-operator.clusterName" -}}
+{{- if .Values.rbac.namespaceScoped }}{{ .Release.Namespace }}.{{ end }}{{ include "glance-operator.fullname" . }}
+{{- end }}
+
 {{- define "glance-operator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- .Values.serviceAccount.name | default (include "glance-operator.fullname" .) }}
@@ -50,8 +58,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
   namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
-{{/* Settings of which one alone would not work; every object that they concern starts with it. */}}
+{{/* Refuses values that the templates cannot work with, or that cannot work together; every template starts with it. */}}
 {{- define "glance-operator.check" -}}
+{{- /* `helm upgrade --reuse-values` takes the values of the chart that was installed for those of this one. */}}
+{{- range list "targetClusters" "apiProbe" "webhookCertificate" "scoped" "hardenedRBAC" "pod" "serviceMonitorLabels" "dashboard" "alerts" "secureMetrics" }}
+{{- if not (hasKey $.Values .) }}
+{{- fail (printf "values.%s is missing, as after an upgrade with --reuse-values from a chart that does not have it: upgrade with --reset-then-reuse-values (docs/how-to/move-from-the-go-operator.md)" .) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.rbac.namespaceScoped .Values.webhook.enabled }}
 {{- fail "values.webhook.enabled must be false with values.rbac.namespaceScoped: a namespace cannot have admission webhooks of its own (values.scoped.webhooks renders them for this namespace only)" }}
 {{- end }}
@@ -62,6 +76,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- if not .Values.networkPolicy.kubeApiServer.ports }}
 {{- fail "values.networkPolicy.kubeApiServer.ports must name the ports of the API server when values.networkPolicy.enabled is set: without them the operator is cut off" }}
 {{- end }}
+{{- if .Values.networkPolicy.dns.enabled }}
+{{- if not (and .Values.networkPolicy.dns.namespaceSelector .Values.networkPolicy.dns.podSelector) }}
+{{- fail "values.networkPolicy.dns.namespaceSelector and values.networkPolicy.dns.podSelector must name labels: without them the policy opens port 53 of every pod" }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $port := int .Values.metrics.port }}
+{{- if not $port }}
+{{- fail "values.metrics.port must be set" }}
+{{- end }}
+{{- if eq $port 8081 }}
+{{- fail "values.metrics.port must not be 8081: health is served there" }}
+{{- end }}
+{{- if and (has $port (list 443 9443)) (include "glance-operator.webhooks" .) }}
+{{- fail "values.metrics.port must be neither 443 nor 9443: the Service and the pod serve the webhooks there" }}
 {{- end }}
 {{- if ne (empty .Values.targetClusters.cidrs) (empty .Values.targetClusters.ports) }}
 {{- fail "values.targetClusters.cidrs and values.targetClusters.ports go together" }}

@@ -8,7 +8,7 @@ stopped one would block the deletion of its resources and of namespaces.
 apiVersion: admissionregistration.k8s.io/v1
 kind: {{ .kind }}WebhookConfiguration
 metadata:
-  name: {{ $name }}-{{ lower .kind }}
+  name: {{ include "glance-operator.clusterName" $root }}-{{ lower .kind }}
   labels:
     {{- include "glance-operator.labels" $root | nindent 4 }}
   {{- if include "glance-operator.certManager" $root }}

@@ -23,6 +23,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 
 {{/* Refuses values that grant something else than they seem to; every template starts with it. */}}
 {{- define "target-cluster-access.check" -}}
+{{- /* `helm upgrade --reuse-values` takes the values of the chart that was installed for those of this one. */}}
+{{- range list "profile" "readNamespaces" "clusterWide" "optional" "renewCredentials" "namespaceLabels" }}
+{{- if not (hasKey $.Values .) }}
+{{- fail (printf "values.%s is missing, as after an upgrade with --reuse-values from a chart that does not have it: upgrade with --reset-then-reuse-values (docs/how-to/move-from-the-go-operator.md)" .) }}
+{{- end }}
+{{- end }}
 {{- if not (or .Values.namespaces .Values.clusterWide) }}
 {{- fail "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)" }}
 {{- end }}

@@ -1,4 +1,8 @@
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
 
@@ -347,6 +351,111 @@ fn the_notes_say_what_a_network_policy_cuts_off() {
     values["apiProbe"] = json!({"mode": "api-proxy"});
     let text = notes(&values);
     assert!(!text.contains("NOTE:"), "{text}");
+}
+
+/// `helm upgrade --reuse-values` takes the values of the old chart for those of the new one.
+#[test]
+fn who_reuses_the_values_of_the_go_operators_charts_is_told_how_to_upgrade() {
+    let operator = json!({
+        "image": { "repository": "go", "tag": "", "digest": "", "pullPolicy": "IfNotPresent" },
+        "replicas": 2,
+        "resources": { "limits": { "cpu": "500m", "memory": "128Mi" }, "requests": { "cpu": "10m", "memory": "64Mi" } },
+        "rbac": { "namespaceScoped": false },
+        "leaderElection": { "enabled": true },
+        "controller": { "maxConcurrentReconciles": 2 },
+        "webhook": { "enabled": true },
+        "metrics": { "port": 8080 },
+        "logging": { "development": false, "level": "", "encoder": "" },
+        "monitoring": { "serviceMonitor": { "enabled": false, "interval": "30s" } },
+        "serviceAccount": { "create": true, "name": "" },
+        "networkPolicy": {
+            "enabled": false,
+            "kubeApiServer": { "cidrs": [], "ports": [] },
+            "dns": {
+                "enabled": true,
+                "namespaceSelector": { "kubernetes.io/metadata.name": "kube-system" },
+                "podSelector": { "k8s-app": "kube-dns" },
+            },
+            "allowMetricsFrom": [], "webhookClients": { "cidrs": [] },
+        },
+        "nameOverride": "", "fullnameOverride": "",
+    });
+    let access = json!({
+        "namespaces": ["openstack"], "createNamespaces": true, "authDelegatorBinding": false,
+        "serviceAccount": { "name": "target-cluster-access" },
+    });
+    for (release, values) in [(hub(json!({})), operator), (target(json!({})), access)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let chart = scratch.path().join(release.chart);
+        copy(&release.folder(), &chart);
+        fs::write(chart.join("values.yaml"), values.to_string()).unwrap();
+        // Whichever template comes first.
+        for entry in fs::read_dir(chart.join("templates")).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            if file.starts_with('_') || file == "NOTES.txt" {
+                continue;
+            }
+            let only = format!("templates/{file}");
+            let error = template(
+                &chart,
+                release.name,
+                release.namespace,
+                &json!({}),
+                &["--show-only", &only],
+            )
+            .unwrap_err();
+            assert!(
+                error.to_string().contains("--reset-then-reuse-values"),
+                "{file}: {error}"
+            );
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let place = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &place);
+        } else {
+            fs::copy(entry.path(), place).unwrap();
+        }
+    }
+}
+
+/// Many namespaces may each have an operator of their own, all of one release name.
+#[test]
+fn installations_for_one_namespace_each_share_no_object() {
+    let values = json!({
+        "rbac": { "namespaceScoped": true }, "webhook": { "enabled": false }, "secureMetrics": { "enabled": true },
+        "scoped": { "clusterSecretStores": true, "webhooks": true }, "apiProbe": { "mode": "api-proxy" },
+        "monitoring": { "serviceMonitor": { "enabled": true } }, "hardenedRBAC": true,
+    });
+    let of = |name, namespace| {
+        let release = Release {
+            name,
+            namespace,
+            ..hub(values.clone())
+        };
+        inventory(&release.render().unwrap())
+    };
+    // The last two would be one with a dash between the words.
+    let all = [
+        of("glance-operator", "blue"),
+        of("glance-operator", "green"),
+        of("glance-operator", "a-b"),
+        of("b-glance-operator", "a"),
+    ];
+    for (index, one) in all.iter().enumerate() {
+        for other in &all[index + 1..] {
+            let shared: Vec<_> = one.intersection(other).collect();
+            assert!(shared.is_empty(), "{shared:?}");
+        }
+    }
+    let role = "ClusterRole -/blue.glance-operator-metrics";
+    assert!(all[0].contains(role), "{:?}", all[0]);
 }
 
 #[test]
