@@ -46,6 +46,8 @@ mod install;
 #[cfg(test)]
 mod kubeconfigs;
 #[cfg(test)]
+mod least_rights;
+#[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod mirror;
