@@ -208,6 +208,10 @@ mod tests {
                     "helm uninstall glance-operator --namespace glance-system --wait
                     kubectl delete namespace c5c3-clusters",
                 ),
+                "have releases of the Go operator's charts" => {
+                    self.operator = None;
+                    self.releases_of_go()
+                }
                 "have a kubeconfig blue.yaml" => {
                     let edge = self.fleet.cluster("edge-1")?.kubeconfig();
                     fs::copy(edge, self.desk.folder.join("blue.yaml"))?;
@@ -223,6 +227,36 @@ mod tests {
                 }
                 _ => bail!("nobody knows how"),
             }
+        }
+
+        /// Charts of which only the values matter: Helm keeps them, and what was set, in the release.
+        fn releases_of_go(&self) -> Result<()> {
+            for (chart, values) in [
+                (
+                    "glance-operator",
+                    "{image: {repository: go, tag: '', digest: ''}, replicas: 2, webhook: {enabled: true}}",
+                ),
+                (
+                    "target-cluster-access",
+                    "{namespaces: [], createNamespaces: true, serviceAccount: {name: target-cluster-access}}",
+                ),
+            ] {
+                let folder = self.desk.folder.join("go").join(chart);
+                fs::create_dir_all(folder.join("templates"))?;
+                let about = format!("{{apiVersion: v2, name: {chart}, version: 0.1.3}}");
+                fs::write(folder.join("Chart.yaml"), about)?;
+                fs::write(folder.join("values.yaml"), values)?;
+            }
+            self.type_in(
+                "helm --kube-context hub uninstall glance-operator --namespace glance-system --ignore-not-found --wait
+                kubectl --context edge-2 delete namespace c5c3-access --ignore-not-found
+                helm --kube-context hub install glance-operator go/glance-operator --namespace glance-system \\
+                    --create-namespace --set image.repository=go,image.tag=v1,replicas=3,webhook.enabled=false
+                helm --kube-context edge-2 install edge go/target-cluster-access --namespace c5c3-access \\
+                    --create-namespace --set 'namespaces={images}'
+                ! helm --kube-context hub upgrade glance-operator charts/glance-operator \\
+                    --namespace glance-system --reuse-values",
+            )
         }
 
         /// An example of the registry prints what it has seen of the cluster `blue`.
