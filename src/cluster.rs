@@ -25,6 +25,7 @@ pub mod ledger;
 pub mod needs;
 pub mod ownership;
 pub mod probe;
+pub mod reads;
 pub mod reduce;
 pub mod runs;
 pub mod shared_list;

@@ -226,9 +226,9 @@ impl Informer {
     }
 
     /// Folds in the answer of an own read or write, so that the next look does not lag behind it.
-    /// Older news than what is known are ignored. Does not call `on_change`.
-    pub fn observe(&self, object: &DynamicObject) {
-        self.inner.fold(object.clone(), Source::Observed);
+    /// Older news than what is known are ignored. Does not call `on_change`. Answers the object, reduced.
+    pub fn observe(&self, object: DynamicObject) -> Arc<DynamicObject> {
+        self.inner.fold(object, Source::Observed).0
     }
 
     /// Forgets an object that is certainly gone: the server answered a delete with a status or a

@@ -4,28 +4,23 @@
 //! carry the UID and never touch what is not ours (contract: target clusters, ownership; configuration, immutable
 //! objects).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use glance_api::keys::FIELD_MANAGER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::DynamicObject,
 };
 use serde_json::Value;
-use target_registry::{Kind, Readiness};
+use target_registry::Kind;
 
 use super::{
     Target,
-    inputs::metadata_only,
     ledger::{self, Applied},
     ownership::Claim,
 };
 use crate::pipeline::report::{ErrorKind, StepError, describe};
-
-/// How many earlier revisions of a content-addressed object are kept for a fast way back.
-pub const RETAINED_REVISIONS: usize = 3;
 
 /// Why a create did not create.
 #[derive(Debug)]
@@ -36,64 +31,9 @@ pub enum Created {
     Exists,
 }
 
-// === impl Target (children) ===
+// === impl Target (writes) ===
 
 impl Target {
-    /// The live child of this name, if there is one and it is this Glance's.
-    pub async fn child(
-        &self,
-        kind: &Kind,
-        name: &str,
-    ) -> Result<Option<Arc<DynamicObject>>, StepError> {
-        let live = match self.view.readiness(kind, Some(self.namespace())).await {
-            Readiness::Synced => self
-                .view
-                .informer(kind)
-                .and_then(|informer| informer.get(Some(self.namespace()), name)),
-            Readiness::NotServed => None,
-            Readiness::Forbidden(_) | Readiness::Failing(_) => {
-                self.read(kind, name).await?.map(Arc::new)
-            }
-        };
-        Ok(live.filter(|object| self.owner.claim(&object.metadata) == Claim::Mine))
-    }
-
-    /// All children of a kind, metadata at least.
-    pub async fn children(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
-        self.children_by_prefix(kind, "").await
-    }
-
-    /// The children of a kind whose names begin with `prefix`, metadata at least. For kinds of which a namespace has
-    /// many: each Glance looks at its own.
-    pub async fn children_by_prefix(
-        &self,
-        kind: &Kind,
-        prefix: &str,
-    ) -> Result<Vec<Arc<DynamicObject>>, StepError> {
-        let namespace = self.namespace();
-        let all = match self.view.readiness(kind, Some(namespace)).await {
-            Readiness::Synced => self
-                .view
-                .informer(kind)
-                .map(|informer| informer.list_by_prefix(Some(namespace), prefix))
-                .unwrap_or_default(),
-            Readiness::NotServed => Vec::new(),
-            Readiness::Forbidden(_) | Readiness::Failing(_) => self.list_metadata(kind).await?,
-        };
-        Ok(all
-            .into_iter()
-            .filter(|object| {
-                object
-                    .metadata
-                    .name
-                    .as_deref()
-                    .unwrap_or_default()
-                    .starts_with(prefix)
-            })
-            .filter(|object| self.owner.claim(&object.metadata) == Claim::Mine)
-            .collect())
-    }
-
     /// Brings a child to what `desired` says, by server-side apply, unless it is there already. The live object.
     ///
     /// `desired` carries no ownership: it is stamped here.
@@ -137,16 +77,16 @@ impl Target {
             other => other,
         };
         let applied = applied.map_err(|error| self.write_error(kind, &name, error))?;
+        let applied = self.remember(kind, key.clone(), applied);
         self.view.ledger.record(
-            key.clone(),
+            key,
             Applied {
                 uid: applied.metadata.uid.clone().unwrap_or_default(),
                 desired: wanted,
                 managed: ledger::managed_hash(&applied.metadata).unwrap_or_default(),
             },
         );
-        self.remember(kind, key, &applied);
-        Ok(Arc::new(applied))
+        Ok(applied)
     }
 
     /// Creates an object once. `desired` carries no ownership: it is stamped here.
@@ -166,8 +106,8 @@ impl Target {
         };
         match self.api(kind).create(&params, &object).await {
             Ok(created) => {
-                self.remember(kind, ledger::key(kind, self.namespace(), &name), &created);
-                Ok(Created::New(Arc::new(created)))
+                let key = ledger::key(kind, self.namespace(), &name);
+                Ok(Created::New(self.remember(kind, key, created)))
             }
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Exists),
             Err(error) => Err(self.write_error(kind, &name, error)),
@@ -190,7 +130,7 @@ impl Target {
             .replace(name, &params, object)
             .await
             .map_err(|error| self.write_error(kind, name, error))?;
-        self.remember(kind, ledger::key(kind, self.namespace(), name), &replaced);
+        self.remember(kind, ledger::key(kind, self.namespace(), name), replaced);
         Ok(())
     }
 
@@ -205,7 +145,7 @@ impl Target {
             .patch(name, &params, &Patch::Merge(patch))
             .await
             .map_err(|error| self.write_error(kind, name, error))?;
-        self.remember(kind, ledger::key(kind, self.namespace(), name), &patched);
+        self.remember(kind, ledger::key(kind, self.namespace(), name), patched);
         Ok(())
     }
 
@@ -266,19 +206,6 @@ impl Target {
         Ok(())
     }
 
-    /// The object of this name as it is now, ours or not.
-    pub async fn read(&self, kind: &Kind, name: &str) -> Result<Option<DynamicObject>, StepError> {
-        match self.api(kind).get(name).await {
-            Ok(object) => Ok(Some(object)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(StepError::from(error).context(&format!(
-                "getting {} {}/{name}",
-                kind.kind,
-                self.namespace()
-            ))),
-        }
-    }
-
     /// Makes sure that an object that only others create or nobody updates bears our marks and these labels; one
     /// that is not ours is refused. `live` was read from the server, or is what the watch knows of a child. Whether
     /// anything was missing.
@@ -324,29 +251,6 @@ impl Target {
         }
     }
 
-    /// Metadata of the object of this name as it is now. A cluster that does not serve the kind has none: it answers
-    /// with a 404 in plain text, which `kube` takes for an error of its own.
-    pub async fn read_metadata(
-        &self,
-        kind: &Kind,
-        name: &str,
-    ) -> Result<Option<ObjectMeta>, StepError> {
-        match self.api(kind).get_metadata(name).await {
-            Ok(live) => Ok(Some(live.metadata)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The API of a kind in the CR's namespace.
-    pub fn api(&self, kind: &Kind) -> Api<DynamicObject> {
-        Api::namespaced_with(
-            self.cluster.client(),
-            self.namespace(),
-            &kind.api_resource(),
-        )
-    }
-
     async fn send_apply(
         &self,
         kind: &Kind,
@@ -366,30 +270,16 @@ impl Target {
         }
     }
 
-    async fn list_metadata(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
-        let list = self
-            .api(kind)
-            .list_metadata(&kube::api::ListParams::default())
-            .await
-            .map_err(|error| {
-                StepError::from(error).context(&format!(
-                    "listing {}s in {}",
-                    kind.kind,
-                    self.namespace()
-                ))
-            })?;
-        Ok(list
-            .items
-            .into_iter()
-            .map(|item| Arc::new(metadata_only(kind, item.metadata)))
-            .collect())
-    }
-
-    fn remember(&self, kind: &Kind, key: ledger::ObjectKey, object: &DynamicObject) {
+    fn remember(
+        &self,
+        kind: &Kind,
+        key: ledger::ObjectKey,
+        object: DynamicObject,
+    ) -> Arc<DynamicObject> {
         if let Some(version) = object.metadata.resource_version.clone() {
             self.view.ledger.wrote(key, version);
         }
-        self.view.observe(kind, object);
+        self.view.observe(kind, object)
     }
 
     fn write_error(&self, kind: &Kind, name: &str, error: kube::Error) -> StepError {
@@ -424,79 +314,5 @@ impl Target {
             }
         }
         StepError::from(error)
-    }
-}
-
-/// The members of a content-addressed family that may go: not the current one, not what is mounted, not the newest
-/// `keep` of the rest (contract: configuration, prune).
-pub fn superseded<'a>(
-    family: impl Iterator<Item = &'a ObjectMeta>,
-    current: &str,
-    mounted: &BTreeSet<String>,
-    keep: usize,
-) -> Vec<&'a ObjectMeta> {
-    let mut history: Vec<_> = family
-        .filter(|meta| {
-            let name = meta.name.as_deref().unwrap_or_default();
-            name != current && !mounted.contains(name)
-        })
-        .collect();
-    history.sort_by(|a, b| {
-        let age = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|time| time.0);
-        age(b).cmp(&age(a)).then_with(|| b.name.cmp(&a.name))
-    });
-    history.split_off(keep.min(history.len()))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn revision(name: &str, second: u32) -> ObjectMeta {
-        serde_json::from_value(json!({
-            "name": name,
-            "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
-        }))
-        .unwrap()
-    }
-
-    fn gone(family: &[ObjectMeta], current: &str, mounted: &[&str], keep: usize) -> Vec<String> {
-        let mounted = mounted.iter().map(|name| (*name).to_owned()).collect();
-        superseded(family.iter(), current, &mounted, keep)
-            .into_iter()
-            .filter_map(|meta| meta.name.clone())
-            .collect()
-    }
-
-    #[test]
-    fn the_newest_three_stay_and_equal_times_sort_by_name() {
-        let family = [
-            revision("g-config-a", 1),
-            revision("g-config-b", 1),
-            revision("g-config-c", 2),
-            revision("g-config-d", 3),
-            revision("g-config-e", 4),
-        ];
-        assert_eq!(gone(&family, "g-config-e", &[], 3), ["g-config-a"]);
-        assert_eq!(gone(&family, "g-config-e", &[], 0).len(), 4);
-        assert!(gone(&family[1..], "g-config-e", &[], 3).is_empty());
-    }
-
-    #[test]
-    fn what_is_mounted_stays_and_does_not_use_up_the_history() {
-        let family = [
-            revision("g-config-a", 1),
-            revision("g-config-b", 2),
-            revision("g-config-c", 3),
-            revision("g-config-d", 4),
-            revision("g-config-e", 5),
-        ];
-        assert!(gone(&family, "g-config-e", &["g-config-a"], 3).is_empty());
-        assert_eq!(
-            gone(&family, "g-config-e", &["g-config-d"], 2),
-            ["g-config-a"]
-        );
     }
 }

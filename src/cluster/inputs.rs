@@ -146,7 +146,7 @@ impl Target {
         let read = match api.get(name).await {
             Ok(secret) => {
                 let meta = metadata_only(&SECRET, secret.metadata.clone());
-                self.view.observe(&SECRET, &meta);
+                self.view.observe(&SECRET, meta);
                 let payload = Arc::new(Payload::of(secret));
                 self.view
                     .ledger
@@ -170,7 +170,7 @@ impl Target {
             None if self.is_watched(&EXTERNAL_SECRET).await => {
                 let read = self.read_input(&EXTERNAL_SECRET, namespace, name).await?;
                 if let Some(object) = &read {
-                    self.view.observe(&EXTERNAL_SECRET, object);
+                    self.view.observe(&EXTERNAL_SECRET, object.as_ref().clone());
                 }
                 read
             }
@@ -236,7 +236,7 @@ impl Target {
                 let version = ledger::version(&object.metadata);
                 let data = object.data.unwrap_or_default();
                 self.view
-                    .observe(&CONFIG_MAP, &metadata_only(&CONFIG_MAP, object.metadata));
+                    .observe(&CONFIG_MAP, metadata_only(&CONFIG_MAP, object.metadata));
                 self.view
                     .ledger
                     .learn_config_map(namespace, name, version, data.clone());

@@ -43,7 +43,7 @@ impl SharedLists {
     /// A list of this kind that began after this call: somebody else's, or the one that `list` makes.
     pub async fn of(
         &self,
-        kind: &Kind,
+        kind: Kind,
         namespace: &str,
         list: impl Future<Output = Result<Vec<ObjectMeta>, StepError>>,
     ) -> Listed {
@@ -112,7 +112,7 @@ mod tests {
                     ..ObjectMeta::default()
                 }])
             };
-            let listed = lists.of(&SECRET, "tenant", list).await.unwrap();
+            let listed = lists.of(SECRET, "tenant", list).await.unwrap();
             let first: u128 = listed[0].name.as_deref().unwrap().parse().unwrap();
             assert!(first >= (asked - start).as_millis(), "{first} {asked:?}");
         };
@@ -134,7 +134,7 @@ mod tests {
                 sleep(TAKES).await;
                 Err(StepError::new(ErrorKind::Timeout, "no answer"))
             };
-            lists.of(&SECRET, "tenant", list).await.unwrap_err()
+            lists.of(SECRET, "tenant", list).await.unwrap_err()
         };
         join_all((0..50).map(|_| ask())).await;
         assert!(start.elapsed() <= TAKES * 2, "{:?}", start.elapsed());
@@ -143,9 +143,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_leaves_its_turn_to_the_next() {
         let lists = SharedLists::default();
-        let hang = lists.of(&SECRET, "tenant", std::future::pending());
+        let hang = lists.of(SECRET, "tenant", std::future::pending());
         assert!(tokio::time::timeout(TAKES, hang).await.is_err());
-        let listed = lists.of(&SECRET, "tenant", async { Ok(Vec::new()) }).await;
+        let listed = lists.of(SECRET, "tenant", async { Ok(Vec::new()) }).await;
         assert!(listed.unwrap().is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! metadata and in pages, because a namespace is shared. All kinds are tried before failures are joined (contract:
 //! target clusters, the sweep; deletion that cannot wedge).
 
+use futures::future::join_all;
 use glance_api::keys::labels::OWNER_KIND;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
@@ -42,10 +43,19 @@ impl Target {
         &self,
         is_meant: impl Fn(&ObjectMeta) -> bool + Sync,
     ) -> Result<Vec<String>, StepError> {
+        // Looked for at once, deleted in order. Boxed: a list is large, and so is every future around it.
+        let lists = join_all(CHILDREN.map(|child| {
+            let list = Box::pin(self.list_marked(child.kind));
+            self.view.lists.of(child.kind, self.namespace(), list)
+        }));
         let mut deleted = Vec::new();
         let mut failures: Vec<StepError> = Vec::new();
-        for child in CHILDREN {
-            match self.sweep_kind(&child.kind, &is_meant).await {
+        for (child, listed) in CHILDREN.iter().zip(lists.await) {
+            let swept = match listed {
+                Ok(all) => self.sweep_kind(&child.kind, &all, &is_meant).await,
+                Err(error) => Err(error),
+            };
+            match swept {
                 Ok(names) => deleted.extend(names),
                 Err(error) => failures.push(error),
             }
@@ -114,12 +124,9 @@ impl Target {
     async fn sweep_kind(
         &self,
         kind: &Kind,
+        all: &[ObjectMeta],
         is_meant: &(impl Fn(&ObjectMeta) -> bool + Sync),
     ) -> Result<Vec<String>, StepError> {
-        let lists = &self.view.lists;
-        // Boxed: a list is large, and so is every future around it.
-        let list = Box::pin(self.list_marked(kind));
-        let all = lists.of(kind, self.namespace(), list).await?;
         let mut deleted = Vec::new();
         for meta in all.iter().filter(|meta| is_meant(meta)) {
             self.delete(kind, meta).await.map_err(|error| StepError {
@@ -133,17 +140,17 @@ impl Target {
     }
 
     /// Every object of a kind that may be a child of some Glance.
-    async fn list_marked(&self, kind: &Kind) -> Result<Vec<ObjectMeta>, StepError> {
+    async fn list_marked(&self, kind: Kind) -> Result<Vec<ObjectMeta>, StepError> {
         let mut found = Vec::new();
         let mut token: Option<String> = None;
         let mut restarted = false;
         loop {
             let mut params = ListParams::default().limit(PAGE);
             params.continue_token.clone_from(&token);
-            let page = match self.api(kind).list_metadata(&params).await {
+            let page = match self.api(&kind).list_metadata(&params).await {
                 Ok(page) => page,
                 // Not served: nothing can be there.
-                Err(kube::Error::Api(status)) if status.code == 404 && self.lacks(kind).await => {
+                Err(kube::Error::Api(status)) if status.code == 404 && self.lacks(&kind).await => {
                     return Ok(found);
                 }
                 Err(kube::Error::Api(status))

@@ -98,10 +98,11 @@ impl View {
         }
     }
 
-    /// Folds in the answer to a write or read of our own.
-    pub fn observe(&self, kind: &Kind, object: &DynamicObject) {
-        if let Some(informer) = self.informer(kind) {
-            informer.observe(object);
+    /// Folds in the answer to a write or read of our own. The object, as far as it is remembered.
+    pub fn observe(&self, kind: &Kind, object: DynamicObject) -> Arc<DynamicObject> {
+        match self.informer(kind) {
+            Some(informer) => informer.observe(object),
+            None => Arc::new(object),
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use glance_api::keys::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{ResourceExt, api::ListParams, core::DynamicObject};
 use serde_json::{Value, json};
 use target_registry::Kind;
@@ -12,7 +13,7 @@ use super::{database::job_state, steps::value_of, workload::rollout::Rollout};
 use crate::{
     cluster::{
         Target,
-        children::{Created, RETAINED_REVISIONS, superseded},
+        children::Created,
         kinds::{CRON_JOB, DEPLOYMENT, JOB},
         ownership::Claim,
     },
@@ -21,6 +22,8 @@ use crate::{
     pipeline::report::{ErrorKind, StepError},
 };
 
+/// How many earlier revisions of a content-addressed object are kept for a fast way back.
+const RETAINED_REVISIONS: usize = 3;
 /// How many are kept while the Deployment has not converged: pods of an older template may mount any of them. The
 /// number only stops growth under a Deployment that never does.
 const RETAINED_WHILE_ROLLING: usize = 20;
@@ -201,7 +204,7 @@ async fn occupant(target: &Target, revision: &Revision<'_>, name: &str) -> Resul
             ),
         ));
     }
-    target.view.observe(revision.kind, &live);
+    target.view.observe(revision.kind, live.clone());
     if same {
         let uid = live.uid().unwrap_or_default();
         target.view.ledger.learn_genuine(&uid);
@@ -261,4 +264,78 @@ fn volumes(template: &Value) -> impl Iterator<Item = String> + '_ {
             config_map.or(volume["secret"]["secretName"].as_str())
         })
         .map(str::to_owned)
+}
+
+/// The members of a content-addressed family that may go: not the current one, not what is mounted, not the newest
+/// `keep` of the rest (contract: configuration, prune).
+fn superseded<'a>(
+    family: impl Iterator<Item = &'a ObjectMeta>,
+    current: &str,
+    mounted: &BTreeSet<String>,
+    keep: usize,
+) -> Vec<&'a ObjectMeta> {
+    let mut history: Vec<_> = family
+        .filter(|meta| {
+            let name = meta.name.as_deref().unwrap_or_default();
+            name != current && !mounted.contains(name)
+        })
+        .collect();
+    history.sort_by(|a, b| {
+        let age = |meta: &ObjectMeta| meta.creation_timestamp.as_ref().map(|time| time.0);
+        age(b).cmp(&age(a)).then_with(|| b.name.cmp(&a.name))
+    });
+    history.split_off(keep.min(history.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn revision(name: &str, second: u32) -> ObjectMeta {
+        serde_json::from_value(json!({
+            "name": name,
+            "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        }))
+        .unwrap()
+    }
+
+    fn gone(family: &[ObjectMeta], current: &str, mounted: &[&str], keep: usize) -> Vec<String> {
+        let mounted = mounted.iter().map(|name| (*name).to_owned()).collect();
+        superseded(family.iter(), current, &mounted, keep)
+            .into_iter()
+            .filter_map(|meta| meta.name.clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_newest_three_stay_and_equal_times_sort_by_name() {
+        let family = [
+            revision("g-config-a", 1),
+            revision("g-config-b", 1),
+            revision("g-config-c", 2),
+            revision("g-config-d", 3),
+            revision("g-config-e", 4),
+        ];
+        assert_eq!(gone(&family, "g-config-e", &[], 3), ["g-config-a"]);
+        assert_eq!(gone(&family, "g-config-e", &[], 0).len(), 4);
+        assert!(gone(&family[1..], "g-config-e", &[], 3).is_empty());
+    }
+
+    #[test]
+    fn what_is_mounted_stays_and_does_not_use_up_the_history() {
+        let family = [
+            revision("g-config-a", 1),
+            revision("g-config-b", 2),
+            revision("g-config-c", 3),
+            revision("g-config-d", 4),
+            revision("g-config-e", 5),
+        ];
+        assert!(gone(&family, "g-config-e", &["g-config-a"], 3).is_empty());
+        assert_eq!(
+            gone(&family, "g-config-e", &["g-config-d"], 2),
+            ["g-config-a"]
+        );
+    }
 }

@@ -446,9 +446,9 @@ async fn own_writes_are_seen_at_once_and_old_news_do_not_undo_them() {
             .unwrap()
     };
     let events = lines(&log).len();
-    informer.observe(&at(version + 900));
+    informer.observe(at(version + 900));
     assert_eq!(known(), (version + 900).to_string());
-    informer.observe(&at(version + 99));
+    informer.observe(at(version + 99));
     assert_eq!(
         known(),
         (version + 900).to_string(),
@@ -471,7 +471,7 @@ async fn own_writes_are_seen_at_once_and_old_news_do_not_undo_them() {
     assert!(informer.get(Some("ns"), "a").is_some());
     informer.forget(Some("ns"), "a", &uid);
     assert!(informer.get(Some("ns"), "a").is_none());
-    informer.observe(&late);
+    informer.observe(late);
     assert!(
         informer.get(Some("ns"), "a").is_none(),
         "the answer of a write that was overtaken"

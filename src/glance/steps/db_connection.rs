@@ -189,7 +189,7 @@ async fn write(
         return Err(target.owner.refuse("Secret", name, &claim));
     }
     if claim == Claim::Mine && holds_exactly(&live, key, value) {
-        target.view.observe(&SECRET, &live);
+        target.view.observe(&SECRET, live);
         return Ok(());
     }
     let mut wanted = json!({ "metadata": live.metadata, "type": live.data["type"] });

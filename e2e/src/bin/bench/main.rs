@@ -4,7 +4,7 @@
 //! kind (two cores, several runs). Counts, bytes and CPU time are held to their limits; times of a machine with other
 //! work to do are shown and judged by nobody.
 
-use std::{collections::BTreeMap, fmt::Display, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
@@ -27,6 +27,10 @@ use kube::{
 use serde_json::json;
 use tokio::time::Instant;
 
+use self::table::Table;
+
+mod table;
+
 /// How many Glances are placed, half on each target.
 const GLANCES: usize = 100;
 /// How many Secrets and as many Deployments of others each target gets.
@@ -47,82 +51,6 @@ async fn main() -> ExitCode {
             eprintln!("bench: {error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// What is promised and what was seen.
-struct Promise {
-    what: &'static str,
-    go: &'static str,
-    limit: f64,
-    seen: f64,
-    unit: &'static str,
-    is_timed: bool,
-}
-
-#[derive(Default)]
-struct Table(Vec<Promise>);
-
-// === impl Table ===
-
-impl Table {
-    fn counted(
-        &mut self,
-        what: &'static str,
-        go: &'static str,
-        (limit, seen): (f64, f64),
-        unit: &'static str,
-    ) {
-        let is_timed = false;
-        self.0.push(Promise {
-            what,
-            go,
-            limit,
-            seen,
-            unit,
-            is_timed,
-        });
-    }
-
-    fn timed(&mut self, what: &'static str, go: &'static str, limit: f64, seen: Duration) {
-        self.0.push(Promise {
-            what,
-            go,
-            limit,
-            seen: seen.as_secs_f64(),
-            unit: "s",
-            is_timed: true,
-        });
-    }
-
-    /// Whether all that is not timed was kept.
-    fn is_kept(&self) -> bool {
-        self.0.iter().all(|p| p.is_timed || p.seen <= p.limit)
-    }
-}
-
-impl Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(
-            f,
-            "{:62} {:>14} {:>12} {:>12}",
-            "", "Go operator", "at most", "seen"
-        )?;
-        for p in &self.0 {
-            let verdict = match (p.seen <= p.limit, p.is_timed) {
-                (true, _) => "",
-                (false, true) => "  (slower: a timed figure)",
-                (false, false) => "  BROKEN",
-            };
-            let limit = format!("{} {}", p.limit, p.unit);
-            let seen = format!("{:.1} {}", p.seen, p.unit);
-            writeln!(
-                f,
-                "{:62} {:>14} {limit:>12} {seen:>12}{verdict}",
-                p.what, p.go
-            )?;
-        }
-        Ok(())
     }
 }
 
