@@ -17,7 +17,7 @@ demo: ## A hub and two targets on this machine, a local and a placed Glance, unt
 	@bash .ci/run check
 	@echo "building the operator and the demo (a few minutes the first time, seconds later)" >&2
 	@cargo build --quiet --locked --workspace --bins
-	@CARGO_MANIFEST_DIR="$(CURDIR)/e2e" $(CARGO_TARGET_DIR)/debug/demo
+	@CARGO_MANIFEST_DIR="$(CURDIR)/e2e" "$(CARGO_TARGET_DIR)/debug/demo"
 
 test: ## Everything that must be true of a commit: lints, unit tests, tests on real control planes
 	bash .ci/run
@@ -30,7 +30,7 @@ unit: ## The tests that need no cluster
 
 fuzz: ## Look for texts in custom resources that break out of rendered files: a fuzzer where there is one (FUZZ_SECONDS=300), else random texts (FUZZ_CASES=20000)
 	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
-	  cargo +nightly fuzz run --target-dir $(cache)/fuzz injection -- -max_total_time=$(or $(FUZZ_SECONDS),300); \
+	  cargo +nightly fuzz run --target-dir "$(cache)/fuzz" injection -- -max_total_time=$(or $(FUZZ_SECONDS),300); \
 	else \
 	  echo "no nightly compiler with cargo-fuzz (cargo install cargo-fuzz): random texts instead" >&2; \
 	  FUZZ_CASES=$(or $(FUZZ_CASES),20000) cargo test --quiet --locked --workspace --lib -- policy::tests::injection; \
@@ -43,13 +43,13 @@ bench: ## What the operator costs, beside what was promised: the binary of the i
 	@bash .ci/run check
 	@echo "building the binary of the image and the bench (ten minutes the first time)" >&2
 	@cargo build --quiet --locked --workspace --bins
-	@E2E_OPERATOR="$$(.ci/binary)" CARGO_MANIFEST_DIR="$(CURDIR)/e2e" $(CARGO_TARGET_DIR)/debug/bench
+	@E2E_OPERATOR="$$(.ci/binary)" CARGO_MANIFEST_DIR="$(CURDIR)/e2e" "$(CARGO_TARGET_DIR)/debug/bench"
 
 generate: ## Write what is made from the code: custom resources, the chart's copies, tables of values, docs/reference
 	cargo build --quiet --locked --workspace --bins --example crds
-	CARGO_MANIFEST_DIR="$(CURDIR)/crds" $(CARGO_TARGET_DIR)/debug/examples/crds
+	CARGO_MANIFEST_DIR="$(CURDIR)/crds" "$(CARGO_TARGET_DIR)/debug/examples/crds"
 	cp crds/*.yaml charts/glance-operator/crds/
-	CARGO_MANIFEST_DIR="$(CURDIR)/e2e" $(CARGO_TARGET_DIR)/debug/chart-docs
+	CARGO_MANIFEST_DIR="$(CURDIR)/e2e" "$(CARGO_TARGET_DIR)/debug/chart-docs"
 	UPDATE_REFERENCE=1 cargo test --quiet --locked --workspace --lib -- the_reference_is_in_step
 
 screenshot: ## Take the picture of docs/monitoring.md: seven minutes, a fleet, a Prometheus and a headless Chromium

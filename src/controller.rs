@@ -26,7 +26,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use target_registry::Permit;
+use target_registry::{Permit, Unresolved};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -107,11 +107,13 @@ pub async fn admit<'a>(ctx: &Context, hub: &'a Semaphore, cluster: Option<&str>)
             Err(_closed) => Turn::Busy,
         };
     };
-    match ctx
-        .registry
-        .resolve(cluster)
-        .map(|cluster| cluster.try_permit())
-    {
+    let mut resolved = ctx.registry.resolve(cluster);
+    if let Err(Unresolved::NotRegistered { .. } | Unresolved::Pending { .. }) = resolved {
+        // Before the first attempt has ended, or all its CRs would go on without a place when it has.
+        ctx.registry.settled(cluster).await;
+        resolved = ctx.registry.resolve(cluster);
+    }
+    match resolved.map(|cluster| cluster.try_permit()) {
         Ok(Some(place)) => Turn::Target { _place: place },
         Ok(None) => Turn::Busy,
         Err(_unresolved) => Turn::Unbounded,

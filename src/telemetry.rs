@@ -230,10 +230,12 @@ impl Telemetry {
 
     /// Logs at another level from now on, until the process ends.
     pub fn set_level(&self, level: Level) {
+        // Said at the level from before as well: the new one may be too high for it.
+        tracing::info!(log_level = %level, "the log level is being changed");
         match self.filter.reload(level.filter()) {
             Ok(()) => {
                 *self.level.lock().unwrap_or_else(PoisonError::into_inner) = level;
-                tracing::info!(%level, "log level changed");
+                tracing::info!(log_level = %level, "log level changed");
             }
             Err(error) => tracing::error!(%error, "log level not changed"),
         }

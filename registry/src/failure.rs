@@ -154,9 +154,37 @@ fn within<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError +
     }
 }
 
-/// An error of a call as one line for people: kube's own text repeats the status it wraps, and a
-/// transport error hides the interesting part in its sources.
+/// The longest text of somebody else's that is passed on, in characters.
+const LONGEST_TEXT: usize = 512;
+
+/// What a server said, as one line of bounded length: it may be a whole page of a proxy, or meant to
+/// do harm to a terminal or to a status that has to stay small.
+pub fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_control() || c.is_whitespace());
+    let mut line = String::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > LONGEST_TEXT {
+            break;
+        }
+    }
+    if line.chars().count() > LONGEST_TEXT {
+        line = line.chars().take(LONGEST_TEXT - 1).collect();
+        line.push('…');
+    }
+    line
+}
+
+/// An error of a call as one line for people, of bounded length: kube's own text repeats the status
+/// it wraps, and a transport error hides the interesting part in its sources.
 pub fn error_text(error: &kube::Error) -> String {
+    one_line(&whole_text(error))
+}
+
+fn whole_text(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         if status.message.trim().is_empty() {
             return format!("HTTP {}", status.code);
@@ -203,6 +231,17 @@ mod tests {
         let error = kube::Error::Api(status.boxed());
         assert_eq!((error_code(&error), cause_of(&error)), (Some(code), cause));
         assert_eq!(error_text(&error), "why");
+    }
+
+    #[test]
+    fn a_page_of_a_proxy_is_cut_to_one_line() {
+        let page = format!("<html>\r\n\u{1b}[2J bad gateway {}", "é".repeat(100_000));
+        let status = Status::failure(&page, "Whatever").with_code(502);
+        let text = error_text(&kube::Error::Api(status.boxed()));
+        assert!(text.starts_with("<html> [2J bad gateway é"), "{text}");
+        assert_eq!(text.chars().count(), LONGEST_TEXT);
+        assert!(!text.contains(char::is_control));
+        assert_eq!(one_line(" as it  is\n"), "as it is");
     }
 
     #[test]

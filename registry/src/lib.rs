@@ -127,7 +127,7 @@ pub use crate::{
     capability::CapabilityError,
     client::{AnswerTooLong, ClientOptions, DeadlineExceeded, Fence, Fenced},
     cluster::{Cluster, Identity, OutOfScope},
-    failure::{Cause, error_code, error_text},
+    failure::{Cause, error_code, error_text, one_line},
     informer::{Change, Informer, InformerSpec, OnChange, Payload, Readiness},
     kind::Kind,
     metrics::Metrics,

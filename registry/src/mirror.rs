@@ -5,7 +5,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -19,6 +22,8 @@ pub(crate) struct Mirror<T> {
     items: ArcSwap<BTreeMap<String, Item<T>>>,
     listed: Mutex<BTreeSet<String>>,
     phase: watch::Sender<Phase>,
+    /// A list has ended: what is not known is not there.
+    complete: AtomicBool,
     changed: watch::Sender<u64>,
     read: fn(DynamicObject) -> Option<T>,
     /// Told of each change.
@@ -53,6 +58,7 @@ impl<T> Mirror<T> {
             items: ArcSwap::default(),
             listed: Mutex::default(),
             phase: watch::Sender::new(Phase::Starting),
+            complete: AtomicBool::new(false),
             changed: watch::Sender::new(0),
             read,
             tell: Box::new(tell),
@@ -80,9 +86,10 @@ impl<T> Mirror<T> {
         self.phase.subscribe()
     }
 
-    /// Whether the hub serves the kind and lets us read it.
+    /// Whether the hub serves the kind and lets us read it, and has once said all it has.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Synced | Phase::Failing(_))
+        self.complete.load(Ordering::Acquire)
+            && matches!(*self.phase.borrow(), Phase::Synced | Phase::Failing(_))
     }
 
     /// Folds in an object from the watch or the answer to an own write; older news are ignored.
@@ -176,11 +183,13 @@ impl<T: Send + Sync> Sink for Mirror<T> {
                 self.forget(&name);
             }
         }
+        self.complete.store(true, Ordering::Release);
     }
 
     fn served(&self) {}
 
     fn gone(&self) {
+        self.complete.store(false, Ordering::Release);
         for name in self.all().into_keys() {
             self.forget(&name);
         }
@@ -233,6 +242,20 @@ mod tests {
         assert_eq!(mirror.get("blue").unwrap()["v"], "10");
         mirror.put(object("blue", "11"), false);
         assert_eq!(mirror.get("blue").unwrap()["v"], "11");
+    }
+
+    #[test]
+    fn what_was_never_listed_does_not_count_as_absent() {
+        let mirror = mirror();
+        assert!(!mirror.is_live());
+        mirror.phase(Phase::Failing("no answer".to_owned()));
+        assert!(!mirror.is_live(), "nothing is known");
+        mirror.begin();
+        mirror.end();
+        assert!(mirror.is_live(), "what was listed is known, if of then");
+        mirror.gone();
+        mirror.phase(Phase::NotServed);
+        assert!(!mirror.is_live());
     }
 
     #[test]

@@ -279,6 +279,10 @@ impl Writer {
             Ok(()) => Some(PAUSE),
             Err(error) => {
                 let code = error_code(&error);
+                if code == Some(409) {
+                    // Somebody was faster; the watch will show, and if it does not, asking at once again does not help.
+                    return Some(RETRY);
+                }
                 let text = error_text(&error);
                 if code == Some(403) {
                     tracing::warn!(cluster = name, error = text, "may not write TargetClusters");
@@ -305,8 +309,6 @@ impl Writer {
         };
         match self.api.create(&params, &object).await {
             Ok(created) => self.learn(&created),
-            // Somebody was faster; the watch will show.
-            Err(error) if error_code(&error) == Some(409) => {}
             Err(error) => return Err(error),
         }
         Ok(())

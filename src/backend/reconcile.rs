@@ -275,16 +275,6 @@ async fn persist_and_act(
     conditions.aggregate(&TYPES, generation, now);
     status.conditions = conditions.into_list();
     status.observed_generation = generation;
-    let namespace = backend.namespace().unwrap_or_default();
-    for condition in &status.conditions {
-        ctx.metrics.backend_condition(
-            &backend.name_any(),
-            &namespace,
-            &condition.type_,
-            condition.is_true(),
-        );
-    }
-
     let api: Api<GlanceBackend> =
         Api::namespaced(ctx.hub.client(), &backend.namespace().unwrap_or_default());
     let stored = persist::value(backend.status.as_ref());
@@ -298,6 +288,21 @@ async fn persist_and_act(
             return Err(findings.error.unwrap_or(conflict));
         }
     }
+    // Of one that went meanwhile nothing would take the series away again.
+    let namespace = backend.namespace().unwrap_or_default();
+    let is_there = ctx
+        .router
+        .backend(&namespace, &backend.name_any())
+        .is_some();
+    for condition in status.conditions.iter().filter(|_| is_there) {
+        ctx.metrics.backend_condition(
+            &backend.name_any(),
+            &namespace,
+            &condition.type_,
+            condition.is_true(),
+        );
+    }
+
     match findings.error {
         Some(error) => Err(error),
         None if findings.waiting => Ok(Action::requeue(REQUEUE_SECRETS)),

@@ -107,6 +107,10 @@ impl Contexts {
             server.and_then(host_of).as_deref() == Some(host)
         };
         let clusters: Vec<_> = kubeconfig.clusters.iter().filter(at).collect();
+        // Behind a proxy many clusters share one host: a guess could change rights on the wrong one.
+        if clusters.len() > 1 {
+            return None;
+        }
         let mut contexts = kubeconfig.contexts.iter().filter(|context| {
             let cluster = context.context.as_ref().map(|c| c.cluster.as_str());
             clusters

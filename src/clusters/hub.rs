@@ -366,6 +366,30 @@ impl std::fmt::Display for Placed {
     }
 }
 
+// === impl Fleet ===
+
+impl Fleet {
+    /// Another registration that leads to the cluster of this one and logs in with this account and, if one is named, with
+    /// the token of this Secret.
+    pub fn twin(
+        &self,
+        name: &str,
+        account: &(String, String),
+        token: Option<&str>,
+    ) -> Option<String> {
+        let own = self.entries.iter().find(|entry| entry.name == name)?;
+        let mut others = self.entries.iter().filter(|entry| entry.name != name);
+        let same = others.find(|other| {
+            let claims = other.in_use().map(|registration| registration.claims());
+            claims.is_some_and(|claims| {
+                claims.account.as_ref() == Some(account)
+                    && token.is_none_or(|token| claims.secret.as_deref() == Some(token))
+            }) && own.leads_where(other)
+        });
+        same.map(|entry| entry.name.clone())
+    }
+}
+
 // === impl Entry ===
 
 impl Entry {
@@ -382,6 +406,14 @@ impl Entry {
         let mut renewals = self.renewals.iter();
         let renewed = renewals.find_map(|secret| written.renewed_by(secret));
         Some(renewed.unwrap_or(written))
+    }
+
+    /// Whether both lead to one cluster: by the address, or, under two addresses, by who answers there.
+    fn leads_where(&self, other: &Self) -> bool {
+        let server = |entry: &Self| entry.in_use().map(|registration| registration.server());
+        let uid = |entry: &Self| entry.target.as_ref()?.status.as_ref()?.cluster_uid.clone();
+        let alike = |a: Option<String>, b: Option<String>| a.is_some() && a == b;
+        alike(server(self), server(other)) || alike(uid(self), uid(other))
     }
 
     /// A data key of the Secret, registration or not.

@@ -275,8 +275,14 @@ fn readiness(target: Option<&TargetCluster>, registration: &Registration) -> Res
     let Some(status) = &target.status else {
         return Err("it has not reported yet".to_owned());
     };
+    let declared = registration.namespaces().into_iter().flatten();
+    // A token that the operator renewed expires later than the one that was written.
+    let credential = target.spec.renew_credentials == Some(true)
+        || status.credential.as_ref() == Some(registration.credential());
     let current = status.observed_generation >= target.metadata.generation
-        && status.server.as_deref() == Some(registration.server().as_str());
+        && status.server.as_deref() == Some(registration.server().as_str())
+        && status.namespaces.iter().eq(declared)
+        && credential;
     match status.condition("Ready") {
         Some(ready) if ready.is_true() && current => Ok(()),
         Some(ready) if !ready.is_true() => {

@@ -76,16 +76,22 @@ pub async fn rotate(session: &Session, args: &RotateArgs) -> Result<(), Error> {
     }
     let old = known.claims.secret.as_deref();
     let old = old.filter(|old| Some(*old) != fresh.as_deref());
+    let account = (access.namespace.clone(), access.account.clone());
+    let all = hub.fleet(&[]).await?;
+    let other = old.and_then(|old| all.twin(name, &account, Some(old)));
     let revoked = match old {
-        Some(old) => target.revoke(&access, old).await?,
-        None => false,
+        Some(old) if other.is_none() => target.revoke(&access, old).await?,
+        _ => false,
     };
     let fleet = hub.fleet(std::slice::from_ref(name)).await?;
     let Some(entry) = fleet.entries.first() else {
         return Err(hub.not_registered(name));
     };
-    let old = match (revoked, old) {
-        (true, Some(old)) => format!("the old token {old} is deleted"),
+    let old = match (revoked, old, other) {
+        (true, Some(old), _) => format!("the old token {old} is deleted"),
+        (_, Some(old), Some(other)) => {
+            format!("the old token {old} stays, since {other} logs in with it")
+        }
         _ => "there was no old token to delete".to_owned(),
     };
     session.show(&Done {

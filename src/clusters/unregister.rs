@@ -7,7 +7,7 @@ use super::{
     access::Access,
     args::UnregisterArgs,
     error::{Doing as _, Error},
-    hub::{Fleet, delete},
+    hub::delete,
     known::{Known, account},
     output::Show,
     target::Target,
@@ -77,7 +77,11 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
             scope: None,
             create_namespaces: false,
         };
-        let shared = shared_with(&all, name, &access);
+        let shared = all.twin(
+            name,
+            &(access.namespace.clone(), access.account.clone()),
+            None,
+        );
         let granted = match &shared {
             Some(_) => Vec::new(),
             None => target.granted(&access).await?,
@@ -117,19 +121,6 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
         glances,
         revoked,
     })
-}
-
-/// Another registration of the same server that logs in with the same account.
-fn shared_with(fleet: &Fleet, name: &str, access: &Access) -> Option<String> {
-    let own = fleet.entries.iter().find(|entry| entry.name == name)?;
-    let server = own.in_use()?.server();
-    let account = Some((access.namespace.clone(), access.account.clone()));
-    let mut others = fleet.entries.iter().filter(|entry| entry.name != name);
-    let same = others.find(|entry| {
-        let other = entry.in_use();
-        other.is_some_and(|other| other.server() == server && other.claims().account == account)
-    });
-    same.map(|entry| entry.name.clone())
 }
 
 // === impl Unregistered ===

@@ -249,19 +249,6 @@ async fn persist_and_act(
     conditions.aggregate(&SUB_CONDITIONS, generation, ctx.now());
     status.conditions = conditions.into_list();
     status.observed_generation = generation;
-    let namespace = glance.namespace().unwrap_or_default();
-    for condition in &status.conditions {
-        ctx.metrics.condition(
-            &glance.name_any(),
-            &namespace,
-            &condition.type_,
-            condition.is_true(),
-        );
-    }
-
-    ctx.metrics
-        .upgrade_phase(&glance.name_any(), &namespace, status.upgrade_phase);
-
     let stored = persist::value(glance.status.as_ref());
     let wanted = persist::value(Some(&status));
     let written = persist::status(api, glance.as_ref(), &stored, &wanted).await;
@@ -279,10 +266,25 @@ async fn persist_and_act(
             return Err(error.unwrap_or(conflict));
         }
     }
+    show(ctx, &glance, &status);
     match error {
         Some(error) => Err(error),
         None => Ok(requeue.map_or_else(Action::await_change, Action::requeue)),
     }
+}
+
+/// What the status says, as metrics. Of a CR that went meanwhile nothing would take the series away again.
+fn show(ctx: &Context, glance: &Glance, status: &GlanceStatus) {
+    let (name, namespace) = (glance.name_any(), glance.namespace().unwrap_or_default());
+    if ctx.router.glance(&namespace, &name).is_none() {
+        return;
+    }
+    for condition in &status.conditions {
+        ctx.metrics
+            .condition(&name, &namespace, &condition.type_, condition.is_true());
+    }
+    ctx.metrics
+        .upgrade_phase(&name, &namespace, status.upgrade_phase);
 }
 
 fn apply_change(status: &mut GlanceStatus, change: StatusChange) {

@@ -180,6 +180,11 @@ impl Router {
         self.glances.get(&ObjectRef::new(name).within(namespace))
     }
 
+    /// The backend of this name, as the hub's watch knows it.
+    pub fn backend(&self, namespace: &str, name: &str) -> Option<std::sync::Arc<GlanceBackend>> {
+        self.backends.get(&ObjectRef::new(name).within(namespace))
+    }
+
     /// The backends attached to a Glance, by name.
     pub fn attached(&self, namespace: &str, name: &str) -> Vec<std::sync::Arc<GlanceBackend>> {
         let key = (namespace.to_owned(), name.to_owned());
@@ -261,7 +266,6 @@ impl Router {
     fn is_news_of_job(&self, cluster: &str, job: &DynamicObject, is_gone: bool) -> bool {
         let key = (cluster.to_owned(), key_of(job));
         if is_gone {
-            self.with_seen(|seen| seen.jobs.remove(&key));
             return true;
         }
         // Runs of the purge are shown while they last.
@@ -309,6 +313,10 @@ impl Routes for Router {
     }
 
     fn changed(&self, cluster: &str, kind: &Kind, object: &DynamicObject, is_gone: bool) {
+        if is_gone && kind.kind == kinds::JOB.kind {
+            // Also of a Glance that went before it.
+            self.with_seen(|seen| seen.jobs.remove(&(cluster.to_owned(), key_of(object))));
+        }
         if let Some(key) = owner_of(cluster, kind, object).filter(|key| self.lives_on(key, cluster))
         {
             if kind.kind != kinds::JOB.kind || self.is_news_of_job(cluster, object, is_gone) {

@@ -174,6 +174,15 @@ impl Elector {
         }
         let lease = match self.api.get(LEASE).await {
             Err(error) if error_code(&error) == Some(404) => {
+                // Deleted by hand: whoever held it writes on until its term is over.
+                if let Some((lease, since)) = &self.seen {
+                    let (timings, identity) = (self.election.timings, &self.election.identity);
+                    let decision = decide(lease, identity, since.elapsed(), timings.lease);
+                    if let Decision::Wait { holder } = decision {
+                        return Ok(Standing::Follows(holder));
+                    }
+                    self.epoch = self.epoch.max(transitions(lease).saturating_add(1));
+                }
                 return self.write_or_follow(None).await;
             }
             found => found?,

@@ -337,6 +337,20 @@ async fn a_lease_taken_by_somebody_else_ends_the_term_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_held_a_lease_that_was_deleted_keeps_its_term() {
+    let fake = Fake::default();
+    fake.held_by_other();
+    let mut us = fake.candidate("us_1");
+    sleep(Duration::from_secs(3)).await;
+    *fake.lease.lock().unwrap() = None;
+    let waited = us.acquired().await;
+    // The other was seen to renew three seconds ago at the earliest, and may write for fifteen.
+    assert!(waited >= Duration::from_secs(11), "{waited:?}");
+    assert!(waited <= Duration::from_secs(17), "{waited:?}");
+    assert_eq!(us.leadership.term().unwrap().epoch, 7, "of a later term");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_deleted_under_us_is_written_again() {
     let fake = Fake::default();
     let mut us = fake.candidate("us_1");

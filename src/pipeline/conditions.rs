@@ -18,6 +18,17 @@ pub struct Conditions {
     current: Vec<Condition>,
 }
 
+/// The longest message that the schema takes, in characters, less a few: a status with a longer one would be refused
+/// whole, and the CR would go on saying what was true before.
+const LONGEST_MESSAGE: usize = 32_000;
+
+fn bounded(message: String) -> String {
+    match message.char_indices().nth(LONGEST_MESSAGE) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
+    }
+}
+
 // === impl Conditions ===
 
 impl Conditions {
@@ -60,7 +71,7 @@ impl Conditions {
             type_: type_.to_owned(),
             status,
             reason: verdict.reason.to_owned(),
-            message: verdict.message,
+            message: bounded(verdict.message),
             last_transition_time: since,
             observed_generation: generation,
         };
@@ -133,6 +144,15 @@ mod tests {
         pass.set("A", verdict(true, ""), Some(1), at(50));
         pass.set("A", verdict(false, "stuck"), Some(1), at(50));
         assert_eq!(pass.into_list(), stored);
+    }
+
+    #[test]
+    fn a_message_is_never_too_long_for_the_schema() {
+        let mut conditions = Conditions::default();
+        conditions.set("A", verdict(false, &"é".repeat(100_000)), Some(1), at(1));
+        let message = conditions.into_list()[0].message.clone();
+        assert_eq!(message.chars().count(), LONGEST_MESSAGE + 1);
+        assert!(message.ends_with("é…"));
     }
 
     #[test]

@@ -329,8 +329,13 @@ impl ErrorKind {
     }
 }
 
-/// The text of an API error for people: the server's message, once (`kube::Error` prints the whole status twice).
+/// The text of an API error for people, of bounded length: the server's message, once (`kube::Error` prints the whole
+/// status twice).
 pub fn describe(error: &kube::Error) -> String {
+    target_registry::one_line(&whole(error))
+}
+
+fn whole(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         kube::Error::Api(status) => format!("the API server answered {}", status.code),

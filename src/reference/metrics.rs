@@ -8,7 +8,7 @@ use crate::metrics::described::{self, Described};
 /// Every family.
 pub fn page() -> String {
     let mut page = "# Metrics\n\nServed as [Watch the operator](../monitoring.md) says. A series appears with its first \
-                    sample; one that names a Glance goes with it, one that names a cluster with its registration.\n"
+                    sample; one that names a Glance goes with it, one that names a cluster with its registration, but for\n                     `glance_operator_children_abandoned_total`, which begins when the registration has gone.\n"
         .to_owned();
     let all = described::all();
     let (ours, others): (Vec<_>, Vec<_>) = all

@@ -107,15 +107,15 @@ impl Throttle {
     }
 }
 
-fn too_many_requests(left: Duration) -> BoxError {
-    let message = format!(
-        "the API server asked not to be called for another {}s",
-        left.as_secs() + 1
-    );
+/// Always the same words, since they end up in a status that is written when it changes.
+fn too_many_requests() -> BoxError {
     kube::Error::Api(
-        Status::failure(&message, "TooManyRequests")
-            .with_code(429)
-            .boxed(),
+        Status::failure(
+            "the API server asked not to be called for a while",
+            "TooManyRequests",
+        )
+        .with_code(429)
+        .boxed(),
     )
     .into()
 }
@@ -164,16 +164,17 @@ where
                 return Box::pin(async move { Err(fenced.into()) });
             }
         };
-        if let Some(left) = throttle.remaining() {
+        if throttle.remaining().is_some() {
             metrics.request(verb, "throttled");
-            return Box::pin(async move { Err(too_many_requests(left)) });
+            return Box::pin(async move { Err(too_many_requests()) });
         }
         let watch = (verb == "watch").then(|| metrics.clone());
         if watch.is_some() {
             metrics.watch_moved();
         }
         // What a workload behind a proxy path answers says nothing about the API server.
-        let proxied = request.uri().path().contains("/proxy/");
+        let proxied =
+            request.uri().path().contains("/services/") && request.uri().path().contains("/proxy/");
         let about_object =
             !matches!(verb, "list" | "watch") && is_in_namespace(request.uri().path());
         let mut sleep = Box::pin(tokio::time::sleep(deadline));

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, core::PartialObjectMeta};
 
-use crate::failure::error_code;
+use crate::failure::{error_code, one_line};
 
 /// Who answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,8 +39,10 @@ async fn text(client: &Client, path: &str) -> Result<String, kube::Error> {
 pub(super) async fn identify(client: &Client) -> Result<Identity, kube::Error> {
     let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
     let (system, version) = tokio::join!(namespaces.get("kube-system"), client.apiserver_version());
+    // Both end up in statuses, and a server may say what it likes.
     let uid = permitted(system)?.and_then(|namespace| namespace.metadata.uid);
-    let version = permitted(version)?.map(|info| info.git_version);
+    let uid = uid.map(|uid| one_line(&uid));
+    let version = permitted(version)?.map(|info| one_line(&info.git_version));
     Ok(Identity { uid, version })
 }
 

@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Failures in a row after which what is known counts as stale.
 const STALE_AFTER: u32 = 3;
 
+/// Pages of one list that are followed: a hundred thousand whole objects, or five times as many of metadata.
+const MOST_PAGES: u32 = 1000;
+
 /// Why the watches of a lost cluster rest.
 const OUT_OF_REACH: &str = "the cluster is out of reach";
 
@@ -250,7 +253,7 @@ impl Leg {
     ) -> Result<String, End> {
         let mut token = None;
         let mut begun = false;
-        loop {
+        for _ in 0..MOST_PAGES {
             let page = self.feed.page(client, token).await;
             let page = page.map_err(|error| End::from(&error))?;
             if !std::mem::replace(&mut begun, true) {
@@ -274,6 +277,9 @@ impl Leg {
             sink.phase(Phase::Synced);
             return Ok(version);
         }
+        // No honest cluster has so many of one kind; one that never ends would take all memory.
+        let reason = "the list does not end".to_owned();
+        Err(End::Failed { code: None, reason })
     }
 
     /// A server that does not serve a kind answers "forbidden" to whoever may not read it, too.

@@ -51,14 +51,17 @@ impl Owner {
     ) -> bool {
         let policies = &self.shared.policies;
         let name = &member.state.name;
-        let pin = policies
-            .pinned(name)
+        let by_hand = policies.pinned(name);
+        let pin = by_hand
+            .clone()
             .or_else(|| member.pin.clone())
             .or_else(|| policies.seen(name).filter(|_| member.inherits));
         match (pin, uid) {
             (Some(pin), Some(uid)) if pin != uid => {
-                // Shown as what it should be, also where no process has seen it.
-                member.pin.get_or_insert(pin.clone());
+                // Shown as what it should be, also where no process has seen it; but what somebody wrote may be a typo.
+                if by_hand.is_none() {
+                    member.pin.get_or_insert(pin.clone());
+                }
                 self.reject(member, registration.clone(), &pin, uid);
                 return false;
             }

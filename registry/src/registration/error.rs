@@ -81,8 +81,12 @@ impl RegistrationError {
     }
 
     /// Whether a connection made before may be kept. Only where nobody can have meant to take it
-    /// away: the kubeconfig is there and cannot be read.
+    /// away: the kubeconfig is there and cannot be read. One that was emptied, or whose credential was
+    /// blanked out, was withdrawn.
     pub fn keeps_last_good(&self) -> bool {
-        matches!(self, Self::Invalid { .. })
+        let Self::Invalid { fault, .. } = self else {
+            return false;
+        };
+        !matches!(fault, Fault::Empty | Fault::NoCredential { .. })
     }
 }

@@ -291,10 +291,22 @@ fn a_plugin_behind_an_anchor_a_merge_key_or_a_tag_is_found() {
 }
 
 #[rstest]
-#[case::words("not a kubeconfig", "not a mapping")]
-#[case::list("- a\n- b", "not a mapping")]
 #[case::nothing("# SECRET", "it is empty")]
 #[case::null("null", "it is empty")]
+#[case::blanked(
+    &kubeconfig("", "").replace(&format!("token: {SECRET}"), "token: ''"),
+    "neither a token nor a client certificate"
+)]
+fn what_was_emptied_or_blanked_out_was_withdrawn(#[case] document: &str, #[case] text: &str) {
+    let error = error(document);
+    assert_eq!(error.cause(), Cause::KubeconfigInvalid);
+    assert!(!error.keeps_last_good());
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+#[rstest]
+#[case::words("not a kubeconfig", "not a mapping")]
+#[case::list("- a\n- b", "not a mapping")]
 #[case::broken("a: [SECRET", "valid YAML")]
 #[case::twice("a: 1\na: SECRET", "valid YAML")]
 #[case::two("a: 1\n---\nb: SECRET", "valid YAML")]
