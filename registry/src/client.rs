@@ -1,6 +1,7 @@
 //! The clients of one cluster: one for calls, some for watches, all over connections that notice
 //! when nobody answers any more.
 
+mod answer;
 mod credential;
 mod fence;
 mod guard;
@@ -264,6 +265,7 @@ fn stack(
         None
     };
     let service = ServiceBuilder::new()
+        .and_then(answer::explained)
         .layer(guard.clone())
         .layer(config.base_uri_layer())
         .option_layer(auth)

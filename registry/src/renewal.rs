@@ -24,6 +24,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
 use crate::{Claims, Cluster, Registration, failure::error_text, target_cluster::MANAGED_BY_LABEL};
 
@@ -45,6 +46,10 @@ const STANDS_FOR: &str = "registration";
 
 /// Longest pause between two looks at the clock.
 const LOOK: Duration = Duration::from_mins(5);
+
+/// The shortest pause between two renewals for one name: a cluster may grant tokens that it does not accept, or that end
+/// at once.
+pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// The shortest life a cluster grants.
 const SHORTEST_LIFE: i64 = 600;
@@ -160,12 +165,13 @@ impl Life {
     }
 }
 
-/// Renews one token, however often that has to be tried. The new one arrives with its Secret; `failed` is
+/// Renews one token, not before a time, and however often that has to be tried. The new one arrives with its Secret; `failed` is
 /// told of every try that brings none.
 pub(crate) async fn run(
     shelf: Shelf,
     cluster: Weak<Cluster>,
     registration: Arc<Registration>,
+    not_before: Option<Instant>,
     failed: impl Fn(String) + Send,
 ) {
     let Some(life) = Life::of(registration.claims()) else {
@@ -175,6 +181,9 @@ pub(crate) async fn run(
     // By the clock on the wall: a machine that sleeps does not count the time.
     while let Some(left) = left(due, Timestamp::now()) {
         tokio::time::sleep(left.min(LOOK)).await;
+    }
+    if let Some(not_before) = not_before {
+        tokio::time::sleep_until(not_before).await;
     }
     loop {
         let Some(present) = cluster.upgrade() else {

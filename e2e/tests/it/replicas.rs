@@ -250,7 +250,9 @@ fn a_leader_that_slept_in_the_middle_of_its_work_wakes_up_and_writes_nothing() {
             first.exited().context("it still runs")
         })
         .await?;
-        let written = since.changes()?;
+        let mut written = since.changes()?;
+        // Half sent when its sender was stopped, it is an error of the server and has changed nothing.
+        written.retain(|request| request.code != 500);
         second.thaw();
         assert_eq!(ended.code(), Some(1), "{}", first.tail(5));
         assert!(first.tail(20).contains("leader election lost"));

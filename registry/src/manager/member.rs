@@ -13,6 +13,7 @@ use crate::{
     registry::Entry,
 };
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Why a registration is not as it should be: the kind, in words, and when it is tried again.
@@ -43,6 +44,8 @@ pub(super) struct Member {
     pub(super) inherits: bool,
     /// The registration whose token is being renewed, and what ends that.
     pub(super) renewal: Option<(Arc<Registration>, CancellationToken)>,
+    /// When a renewed token was last told of.
+    pub(super) renewed_at: Option<Instant>,
     /// What led to another cluster than it should.
     pub(super) stranger: Option<Arc<Registration>>,
     /// The cluster it has to lead to by its policy, as that was last seen.
@@ -72,6 +75,7 @@ impl Member {
             permits: Permits::new(options.client.max_in_flight),
             inherits: false,
             renewal: None,
+            renewed_at: None,
             stranger: None,
             wanted: None,
             unrenewed: None,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::{Message, Owner, member::Member};
 use crate::{
     Registration,
@@ -16,6 +18,7 @@ impl Owner {
         let Some(mut member) = self.members.remove(&name) else {
             return;
         };
+        member.renewed_at = Some(Instant::now());
         let in_use = member.current.as_ref().map(|(_, current)| current.clone());
         let tried = member.attempt.as_ref().map(|a| a.registration.clone());
         if let Some(present) = tried.or(in_use) {
@@ -75,6 +78,7 @@ impl Owner {
             self.shelf.clone(),
             Arc::downgrade(&cluster),
             registration.clone(),
+            member.renewed_at.map(|at| at + renewal::SHORTEST_PAUSE),
             move |why| {
                 // The owner ends only when the registry is stopped.
                 let _ = inbox.send(Message::Unrenewed(of.clone(), why));

@@ -30,6 +30,7 @@ fn rig() -> Rig {
 #[case::broken(Fault::Status(503), Cause::Unreachable)]
 #[case::no_api_server(Fault::Plain(404), Cause::Unreachable)]
 #[case::unauthorized(Fault::Status(401), Cause::Unauthorized)]
+#[case::unauthorized_by_a_gateway(Fault::Gateway(401), Cause::Unauthorized)]
 #[tokio::test]
 async fn a_cluster_that_fails_is_left_alone_and_comes_back_by_itself(
     #[case] fault: Fault,

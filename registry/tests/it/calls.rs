@@ -145,6 +145,19 @@ async fn a_server_that_asks_to_be_left_alone_is() {
 }
 
 #[tokio::test]
+async fn the_code_of_an_answer_that_is_no_status_is_seen() {
+    let fake = Fake::start();
+    let hub = hub(&fake);
+    for code in [401, 403, 404] {
+        fake.fail("configmaps", Fault::Gateway(code));
+        let error = list(&hub).await.unwrap_err();
+        assert_eq!(error_code(&error), Some(code));
+        assert_eq!(error_text(&error), "as told");
+        fake.heal();
+    }
+}
+
+#[tokio::test]
 async fn calls_carry_the_agent_and_are_counted() {
     let fake = Fake::start();
     let registry = prometheus::Registry::new();

@@ -77,6 +77,8 @@ pub enum Fault {
     Status(u16),
     /// This status, as plain text.
     Plain(u16),
+    /// This status, with JSON that is no status as body.
+    Gateway(u16),
     /// 429 with this `Retry-After`.
     Busy(&'static str),
     /// Answers properly after a while.
@@ -429,6 +431,12 @@ async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
             return Response::builder()
                 .status(code)
                 .body(Body::from("as told"))
+                .unwrap();
+        }
+        Some(Fault::Gateway(code)) => {
+            return Response::builder()
+                .status(code)
+                .body(Body::from(r#"{"message":"as told"}"#))
                 .unwrap();
         }
         Some(Fault::Busy(after)) => {

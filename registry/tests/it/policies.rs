@@ -191,6 +191,27 @@ async fn a_token_is_renewed_before_it_ends_and_the_next_process_goes_on_with_it(
 }
 
 #[tokio::test]
+async fn a_cluster_that_does_not_accept_what_it_grants_is_not_asked_without_end() {
+    let (hub, blue) = (hub(), Fake::start());
+    let (good, bad) = (token(1, 4), token(2, 3600));
+    blue.accept(&[&good]);
+    blue.grant(&bad);
+    policy(&hub, &json!({"renewCredentials": true}), &json!({}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&good))]);
+    let process = Process::start(&hub);
+    process.until(State::Connected, None).await;
+    let asks = || blue.calls("serviceaccounts/hub/token").len();
+    eventually("the renewal", LIMIT, || (asks() > 0).then_some(())).await;
+    // Long enough for many more, had the refusal of the new one begun it all again.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(asks(), 1);
+    assert!(
+        process.registry.resolve("blue").is_ok(),
+        "by the token it accepts"
+    );
+}
+
+#[tokio::test]
 async fn a_credential_that_nobody_renews_degrades_its_cluster_before_it_ends() {
     let (hub, blue) = (hub(), Fake::start());
     let (hour, month) = (token(1, 3600), token(2, 30 * 24 * 3600));
