@@ -99,15 +99,9 @@ impl Rule {
 // === impl Access ===
 
 impl Access {
-    /// Name of the roles and bindings. Cluster-wide ones of two hubs must not share it.
+    /// Name of the roles and bindings.
     pub fn name(&self) -> String {
-        let mut name = if self.namespace == NAMESPACE {
-            ACCOUNT.to_owned()
-        } else {
-            format!("{}-{ACCOUNT}", self.namespace)
-        };
-        name.truncate(LONGEST_NAME);
-        name.trim_end_matches('-').to_owned()
+        role_name(&self.namespace, &self.account)
     }
 
     /// The Secret that holds the account's token.
@@ -200,6 +194,16 @@ impl Access {
     }
 }
 
+/// Name of the roles of an account. Those of two hubs, or of two accounts, must not share it.
+pub fn role_name(namespace: &str, account: &str) -> String {
+    let apart = [(namespace, NAMESPACE), (account, ACCOUNT)];
+    let apart = apart.into_iter().filter(|(is, usual)| is != usual);
+    let parts: Vec<_> = apart.map(|(is, _)| is).chain([ACCOUNT]).collect();
+    let mut name = parts.join("-");
+    name.truncate(LONGEST_NAME);
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
 /// A role and its binding to an account, both under the same metadata.
 pub fn role(
     kind: &str,
@@ -285,6 +289,15 @@ mod tests {
         assert_eq!(access("blue").name(), "blue-target-cluster-access");
         let long = access(&"n".repeat(63)).name();
         assert_eq!(long.len(), 63);
+        let another = Access {
+            account: "another".to_owned(),
+            ..access(NAMESPACE)
+        };
+        assert_eq!(
+            another.name(),
+            "another-target-cluster-access",
+            "nor do two accounts of one"
+        );
     }
 
     #[test]

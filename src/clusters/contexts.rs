@@ -108,7 +108,12 @@ impl Contexts {
         };
         let clusters: Vec<_> = kubeconfig.clusters.iter().filter(at).collect();
         // Behind a proxy many clusters share one host: a guess could change rights on the wrong one.
-        if clusters.len() > 1 {
+        let way = |entry: &&kube::config::NamedCluster| {
+            let cluster = entry.cluster.as_ref()?;
+            Some((cluster.server.clone(), cluster.tls_server_name.clone()))
+        };
+        let first = clusters.first().map(way);
+        if clusters.iter().any(|entry| Some(way(entry)) != first) {
             return None;
         }
         let mut contexts = kubeconfig.contexts.iter().filter(|context| {
@@ -169,9 +174,13 @@ current-context: hub
 clusters:
 - {name: h, cluster: {server: 'https://hub.example'}}
 - {name: e, cluster: {server: 'https://10.0.0.7:6443'}}
+- {name: again, cluster: {server: 'https://10.0.0.7:6443'}}
+- {name: a, cluster: {server: 'https://proxy.example/clusters/a'}}
+- {name: b, cluster: {server: 'https://proxy.example/clusters/b'}}
 contexts:
 - {name: hub, context: {cluster: h, user: u}}
 - {name: edge, context: {cluster: e, user: u}}
+- {name: a, context: {cluster: a, user: u}}
 - {name: torn, context: {cluster: nowhere, user: u}}
 users: [{name: u, user: {token: t}}]
 ";
@@ -190,6 +199,11 @@ users: [{name: u, user: {token: t}}]
             Some("hub")
         );
         assert_eq!(contexts.of_server("elsewhere:443"), None);
+        assert_eq!(
+            contexts.of_server("proxy.example:443"),
+            None,
+            "which of two clusters it is nobody can tell"
+        );
     }
 
     #[test]
@@ -197,7 +211,7 @@ users: [{name: u, user: {token: t}}]
         let error = contexts().cluster("egde").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there is no context \"egde\" in the kubeconfig; it has hub, edge, torn"
+            "there is no context \"egde\" in the kubeconfig; it has hub, edge, a, torn"
         );
         assert!(contexts().cluster("torn").is_err());
         assert!(contexts().cluster("edge").is_ok());

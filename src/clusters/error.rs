@@ -57,6 +57,16 @@ pub enum Error {
         /// How many.
         count: usize,
     },
+    /// Another registration lives by the rights of the account.
+    #[error(
+        "{other} works in all of this cluster with the account {account}, whose rights would become fewer"
+    )]
+    SharedAccount {
+        /// The other registration.
+        other: String,
+        /// `namespace/name` of the account.
+        account: String,
+    },
     /// The name belongs to another cluster.
     #[error(
         "the name {name} is registered for another cluster ({known}) than the context leads to ({found})"
@@ -153,6 +163,9 @@ impl Error {
             Self::OtherCluster { name, .. } => format!(
                 "take another name, or `{program} clusters unregister {name}` first if the other cluster is gone for good"
             ),
+            Self::SharedAccount { .. } => {
+                "name an account of its own by --service-account, or share this one as it is with --use-existing-access".to_owned()
+            }
             Self::NoTargetContext { .. } => "name it by --target-context".to_owned(),
             Self::Silent { name, .. } => {
                 format!("see what is wrong with `{program} clusters doctor {name}`")

@@ -369,6 +369,21 @@ impl std::fmt::Display for Placed {
 // === impl Fleet ===
 
 impl Fleet {
+    /// Another registration that leads to the cluster of this identity and works in all of it with this account.
+    pub fn at_home(&self, name: &str, uid: &str, account: &(String, String)) -> Option<String> {
+        let mut others = self.entries.iter().filter(|entry| entry.name != name);
+        let same = others.find(|other| {
+            let target = other.target.as_ref();
+            let status = target.and_then(|target| target.status.as_ref());
+            status.is_some_and(|status| status.cluster_uid.as_deref() == Some(uid))
+                && other.in_use().is_some_and(|registration| {
+                    registration.claims().account.as_ref() == Some(account)
+                        && registration.namespaces().is_none()
+                })
+        });
+        same.map(|entry| entry.name.clone())
+    }
+
     /// Another registration that leads to the cluster of this one and logs in with this account and, if one is named, with
     /// the token of this Secret.
     pub fn twin(

@@ -158,6 +158,7 @@ async fn grant(
     };
     let lifetime = args.account.token_lifetime;
     if !args.use_existing_access {
+        spare_others(session, name, target, &access).await?;
         let mut objects = access.namespaces();
         objects.extend(access.rights());
         if lifetime.is_none() {
@@ -185,6 +186,27 @@ async fn grant(
         scope,
         registration,
     })
+}
+
+/// Refuses to narrow rights that another registration lives by: roles are replaced, not added to.
+async fn spare_others(
+    session: &Session,
+    name: &str,
+    target: &Target,
+    access: &Access,
+) -> Result<(), Error> {
+    let (Some(uid), Some(_)) = (target.uid.as_deref(), &access.scope) else {
+        return Ok(());
+    };
+    let fleet = session.hub.fleet(&[]).await?;
+    let account = (access.namespace.clone(), access.account.clone());
+    match fleet.at_home(name, uid, &account) {
+        None => Ok(()),
+        Some(other) => Err(Error::SharedAccount {
+            other,
+            account: format!("{}/{}", account.0, account.1),
+        }),
+    }
 }
 
 /// What is granted for a registration. Without namespaces on the command line those that are

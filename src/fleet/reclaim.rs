@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -17,7 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{Target, placed_on},
     context::Context,
-    pipeline::notice::Notice,
+    pipeline::{
+        notice::Notice,
+        report::{ErrorKind, StepError},
+    },
 };
 
 /// Reason of the event: what was left behind is deleted now.
@@ -57,21 +61,39 @@ pub async fn run(ctx: Arc<Context>, clusters_namespace: String, stop: Cancellati
 
 /// Looks at every ledger; whether something has to be tried again.
 async fn look(ctx: &Context, namespace: &str) -> bool {
-    let mut failed = false;
-    for (name, object) in ctx.registry.target_clusters() {
+    let looks = ctx.registry.target_clusters().into_iter();
+    // Side by side: one that hangs holds up no other.
+    let looks = looks.map(async |(name, object)| {
         let ledger = object.status.as_ref().map_or(&[][..], |s| &s.abandoned);
         if ledger.is_empty() {
-            continue;
+            return false;
         }
         match ctx.registry.resolve(&name) {
-            Ok(cluster) if object.wants_reclaim() && !object.spec.is_paused() => {
-                failed |= !reclaim(ctx, namespace, &object, &cluster, ledger).await;
+            Ok(cluster) if is_wanted(&object) => {
+                !reclaim(ctx, namespace, &object, &cluster, ledger).await
             }
-            Err(unresolved) if unresolved.may_abandon() => hand_over(ctx, &name, ledger).await,
-            Ok(_) | Err(_) => {}
+            Err(unresolved) if unresolved.may_abandon() => {
+                hand_over(ctx, &name, ledger).await;
+                false
+            }
+            Ok(_) | Err(_) => false,
         }
-    }
-    failed
+    });
+    join_all(looks).await.contains(&true)
+}
+
+fn is_wanted(object: &TargetCluster) -> bool {
+    object.wants_reclaim() && !object.spec.is_paused()
+}
+
+/// Whether the wish still holds, and the cluster is the one it was.
+fn may_go_on(ctx: &Context, name: &str, cluster: &Arc<Cluster>) -> bool {
+    let wanted = ctx.registry.target_cluster(name);
+    wanted.is_some_and(|object| is_wanted(&object))
+        && ctx
+            .registry
+            .resolve(name)
+            .is_ok_and(|now| Arc::ptr_eq(&now, cluster))
 }
 
 /// Moves entries to the name the cluster is registered under by now, where people will look.
@@ -114,6 +136,10 @@ async fn reclaim(
             // It lies elsewhere.
             continue;
         }
+        if !may_go_on(ctx, &object.name_any(), cluster) {
+            return false;
+        }
+        let mut silent = false;
         let owner = format!("{} {}/{}", entry.kind, entry.namespace, entry.name);
         let notice = match delete(ctx, cluster, entry).await {
             Ok(None) => Notice::normal(
@@ -130,7 +156,8 @@ async fn reclaim(
             ),
             Err(error) => {
                 all_done = false;
-                tracing::warn!(cluster = cluster.name(), owner, error, "cannot reclaim");
+                silent = matches!(error.kind, ErrorKind::Api | ErrorKind::Timeout);
+                tracing::warn!(cluster = cluster.name(), owner, %error, "cannot reclaim");
                 Notice::warning(
                     RECLAIM_FAILED,
                     format!("deleting what {owner} left behind: {error}"),
@@ -141,6 +168,10 @@ async fn reclaim(
             ctx.registry.strike(&object.name_any(), [entry.uid.clone()]);
         }
         ctx.publisher.publish(&object.object_ref(&()), notice);
+        if silent {
+            // The next would wait as long.
+            return false;
+        }
     }
     if all_done {
         forget_wish(ctx, namespace, &object.name_any()).await;
@@ -153,7 +184,7 @@ async fn delete(
     ctx: &Context,
     cluster: &Arc<Cluster>,
     entry: &Abandoned,
-) -> Result<Option<Vec<String>>, String> {
+) -> Result<Option<Vec<String>>, StepError> {
     let heir = ctx.router.glance(&entry.namespace, &entry.name);
     if heir.is_some_and(|glance| placed_on(&glance) == Some(cluster.name())) {
         return Ok(None);
@@ -165,7 +196,7 @@ async fn delete(
         ctx.settings.hub_uid.clone(),
     );
     let deleted = target.or_void(target.sweep_left_behind().await).await;
-    deleted.map(Some).map_err(|error| error.message)
+    deleted.map(Some)
 }
 
 /// The wish is fulfilled: what is left behind later is not meant by it.

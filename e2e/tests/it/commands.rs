@@ -482,7 +482,12 @@ fn the_command_grants_on_a_target_what_the_chart_grants() {
                 // Helm makes the namespace of a release itself.
                 .filter(|(key, _)| key != "Namespace /c5c3-access")
                 .collect();
-            let chart = charts::render(ACCOUNT, ACCOUNT, "c5c3-access", &values).await?;
+            // Another account is another release.
+            let release = match values["serviceAccount"]["name"].as_str() {
+                Some(account) => format!("{account}-{ACCOUNT}"),
+                None => ACCOUNT.to_owned(),
+            };
+            let chart = charts::render(ACCOUNT, &release, "c5c3-access", &values).await?;
             let chart: BTreeMap<_, _> = chart.iter().map(plain).collect();
             assert_eq!(ours, chart, "{options:?}");
         }

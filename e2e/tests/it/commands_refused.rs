@@ -301,3 +301,30 @@ fn what_cannot_be_meant_is_refused_before_anything_is_asked() {
         Ok(())
     });
 }
+
+#[test]
+fn a_second_name_for_a_cluster_takes_neither_rights_nor_tokens_from_the_first() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "cmdtwins").await?;
+        let _running = site.operator().await?.start().await?;
+        let user = Commands::of(&site).await?;
+        let first = register_as(&user, &site, "twin-1", "edge-1", &[]).await?;
+        ensure!(first.code == 0, "{first}");
+
+        // The roles of one account are replaced, not added to.
+        let scope = ["--namespaces", site.namespace()];
+        let refused = register_as(&user, &site, "twin-2", "edge-1", &scope).await?;
+        is_plain(&refused, "twin-1 works in all of", "--service-account")?;
+        // With the same rights both may have it, and the token of both outlives a rotation of one.
+        let second = register_as(&user, &site, "twin-2", "edge-1", &[]).await?;
+        ensure!(second.code == 0, "{second}");
+        let rotated = user.clusters_ok(&["rotate", "twin-1"]).await?;
+        let words = "stays, since twin-2 logs in with it";
+        ensure!(rotated.stdout.contains(words), "{rotated}");
+        let doctor = user.clusters(&["doctor", "twin-2"]).await?;
+        let mut rows = doctor.stdout.lines();
+        let logs_in = rows.any(|row| row.starts_with("login ") && row.contains(" ok "));
+        ensure!(logs_in, "{doctor}");
+        Ok(())
+    });
+}

@@ -7,7 +7,7 @@ use target_registry::REGISTRATION_LABEL;
 
 use crate::clusters::{
     Caller, Session,
-    access::{IN_NAMESPACES, MANAGER, Rule, role},
+    access::{IN_NAMESPACES, MANAGER, Rule, role, role_name},
     args::TargetArgs,
     output::yaml,
     quoted,
@@ -190,9 +190,11 @@ fn kubectl(file: Option<&str>, context: Option<&str>) -> String {
 }
 
 /// A namespace and everything that is granted in it, for one that lacks all of it.
-pub fn whole_namespace(namespace: &str, name: &str, account: (&str, &str)) -> Vec<Value> {
+pub fn whole_namespace(namespace: &str, account: (&str, &str)) -> Vec<Value> {
+    // As `register` would name it for this account: another one's roles are not replaced.
+    let name = role_name(account.0, account.1);
     let rules: Vec<_> = IN_NAMESPACES.iter().map(Rule::manifest).collect();
-    let metadata = json!({ "name": name, "namespace": namespace, "labels": labels(name) });
+    let metadata = json!({ "name": name, "namespace": namespace, "labels": labels(&name) });
     let mut manifests = vec![json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {

@@ -214,7 +214,7 @@ async fn permissions(
             (Err(error), _) => checks.push(Check::skipped(CHECK, error_text(&error))),
             (Ok(_), Some(false)) => {
                 let detail = format!("the namespace {namespace} does not exist on the target");
-                let objects = whole_namespace(namespace, account, who);
+                let objects = whole_namespace(namespace, who);
                 checks.push(
                     Check::failed("namespace", detail)
                         .cured_by_objects(remedies.apply_on_target(objects)),
@@ -225,7 +225,7 @@ async fn permissions(
                 let detail = format!(
                     "nothing is granted in the namespace {namespace}, or it does not exist on the target"
                 );
-                let objects = whole_namespace(namespace, account, who);
+                let objects = whole_namespace(namespace, who);
                 checks.push(
                     Check::failed("namespace", detail)
                         .cured_by_objects(remedies.apply_on_target(objects)),
