@@ -9,7 +9,7 @@ use kube::core::{
 };
 use serde::Serialize;
 
-use crate::policy::{Cause, Review, quote};
+use crate::policy::{Cause, CauseKind, Review, quote};
 
 /// API group of both kinds.
 const GROUP: &str = "glance.openstack.c5c3.io";
@@ -19,6 +19,8 @@ const GROUP: &str = "glance.openstack.c5c3.io";
 pub struct Answer {
     /// Why it is refused; `None` admits.
     refusal: Option<Status>,
+    /// Whether it is refused because something that had to be known could not be found out.
+    unjudged: bool,
     patch: Vec<PatchOperation>,
     warnings: Vec<String>,
 }
@@ -67,8 +69,10 @@ impl Answer {
     /// What a review of an object says. Warnings are told either way.
     pub fn reviewed(kind: &str, name: &str, review: Review) -> Self {
         let refusal = (!review.causes.is_empty()).then(|| invalid(kind, name, &review.causes));
+        let failed = |cause: &Cause| cause.kind == CauseKind::Internal;
         Self {
             refusal,
+            unjudged: review.causes.iter().any(failed),
             warnings: review.warnings,
             ..Self::default()
         }
@@ -79,6 +83,7 @@ impl Answer {
         let refusal = Status::failure(&message.into(), reason_of(code)).with_code(code);
         Self {
             refusal: Some(refusal),
+            unjudged: true,
             ..Self::default()
         }
     }
@@ -87,8 +92,8 @@ impl Answer {
     pub fn result(&self) -> &'static str {
         match &self.refusal {
             None => "allowed",
-            Some(status) if status.reason == reason::INVALID => "denied",
-            Some(_) => "error",
+            Some(_) if self.unjudged => "error",
+            Some(_) => "denied",
         }
     }
 
@@ -178,7 +183,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::policy::CauseKind;
 
     fn cause(kind: CauseKind, field: &str, value: Option<&str>, detail: &str) -> Cause {
         Cause {

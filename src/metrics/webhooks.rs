@@ -17,6 +17,10 @@ const BUCKETS: [f64; 11] = [
 /// Codes that every webhook has a series of from the start.
 const CODES: [&str; 2] = ["200", "500"];
 
+/// Results that every webhook has a series of from the start: a rate cannot see a series that appears with its first
+/// sample, and an alert is built on it.
+const RESULTS: [&str; 3] = ["allowed", "denied", "error"];
+
 /// The families of all webhooks.
 #[derive(Debug)]
 pub struct WebhookFamilies {
@@ -104,10 +108,13 @@ impl WebhookFamilies {
         }
     }
 
-    /// The series of one webhook; those of its usual codes begin at zero.
+    /// The series of one webhook; those of its usual codes and of all results begin at zero.
     pub(super) fn of(&self, path: &'static str) -> WebhookMetrics {
         for code in CODES {
             self.requests.with_label_values(&[path, code]);
+        }
+        for result in RESULTS {
+            self.reviews.with_label_values(&[path, result]);
         }
         WebhookMetrics {
             path,

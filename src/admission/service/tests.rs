@@ -473,6 +473,54 @@ async fn an_object_of_wrong_types_passes_the_mutating_webhook_to_meet_the_schema
 }
 
 /// Neither the server nor the connection ends with it, and the API server reads why.
+/// The selector that the alert on webhooks takes the rate of: the family, and its one label.
+fn alerted_on() -> (String, String) {
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let rules = format!("{folder}/charts/glance-operator/rules/glance-operator.yaml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let (_, rule) = rules.split_once("- alert: GlanceWebhookErrors").unwrap();
+    let (_, selector) = rule.split_once("rate(").unwrap();
+    let (family, label) = selector
+        .split_once("[5m]")
+        .unwrap()
+        .0
+        .split_once('{')
+        .unwrap();
+    (family.to_owned(), label.trim_end_matches('}').to_owned())
+}
+
+#[tokio::test]
+async fn a_review_that_cannot_be_judged_raises_the_series_that_the_alert_watches_and_a_refusal_does_not()
+ {
+    let (family, label) = alerted_on();
+    let asked = Asked::new(DOWN);
+    let errors = || {
+        let page = asked.metrics.encode();
+        let webhook = format!("webhook=\"{}\"", Hook::ValidateBackend.path());
+        let mut lines = page.lines().filter(|line| {
+            line.starts_with(&format!("{family}{{"))
+                && line.contains(&label)
+                && line.contains(&webhook)
+        });
+        let line = lines.next().map(str::to_owned);
+        assert!(lines.next().is_none(), "{page}");
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+    };
+    assert_eq!(errors(), Some(0), "a rate cannot see how a series begins");
+    let answer = |object: Value| {
+        let review = review("CREATE", &Value::Null, &object);
+        let asked = &asked;
+        async move { asked.review(Hook::ValidateBackend, &review).await }
+    };
+    // Of these names none is for users, whatever else there is.
+    let refused = answer(backend("default")).await;
+    assert_eq!(refused["allowed"], false, "{refused}");
+    assert_eq!(errors(), Some(0), "{refused}");
+    let unjudged = answer(default_store("fast")).await;
+    assert_eq!(unjudged["allowed"], false, "{unjudged}");
+    assert_eq!(errors(), Some(1), "{unjudged}");
+}
+
 #[tokio::test]
 async fn a_review_that_panics_is_refused_and_counted_and_the_next_one_is_answered() {
     let metrics = Metrics::new().unwrap();
