@@ -7,7 +7,8 @@
 //!
 //! A series appears with its first sample, so a healthy fleet shows no error series;
 //! those that name a CR go with it ([`Metrics::forget`]), those that name a cluster go
-//! with its registration ([`Metrics::forget_cluster`]).
+//! with its registration ([`Metrics::forget_cluster`]). Two are otherwise: the results of
+//! reviews begin at zero, and what was left behind on a cluster is told after it has gone.
 
 use std::{
     collections::BTreeSet,
@@ -31,6 +32,10 @@ mod webhooks;
 use families::{Families, Hosts};
 pub use queue::{ActivePass, WaitingPass};
 pub use webhooks::{WebhookMetrics, WebhookRequest};
+
+/// Clusters that children were abandoned on and that are told at one time: those are kept whose last one is the least
+/// ago. Names come and go, and none of these goes with its registration.
+const MOST_ABANDONED: usize = 100;
 
 /// Shown instead of an empty label: a sample nobody can attribute must not look like none.
 const UNKNOWN: &str = "UNKNOWN";
@@ -235,10 +240,10 @@ impl Metrics {
         }
     }
 
-    /// Removes every series that names this cluster, when its registration is gone.
+    /// Removes the pipeline's series of this cluster, when its registration is gone. What was left behind on it is
+    /// mostly counted after that, and its registration may be looked at again at any time: it is told until a restart.
     pub fn forget_cluster(&self, cluster: &str) {
         self.retain_clusters(|name| name != cluster);
-        let _ = self.0.children_abandoned.remove_label_values(&[cluster]);
     }
 
     /// Removes the pipeline's series of every cluster that is not `known`: a pass that was under way when its cluster
@@ -257,10 +262,17 @@ impl Metrics {
 
     /// Counts a Glance that was released while its children stayed on `cluster`.
     pub fn children_abandoned(&self, cluster: &str) {
-        self.0
-            .children_abandoned
-            .with_label_values(&[cluster])
-            .inc();
+        let family = &self.0.children_abandoned;
+        let mut told = self.0.abandoned_seen.lock();
+        let told = told.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
+        told.retain(|name| name != cluster);
+        told.push_back(cluster.to_owned());
+        if told.len() > MOST_ABANDONED
+            && let Some(oldest) = told.pop_front()
+        {
+            let _ = family.remove_label_values(&[&oldest]);
+        }
+        family.with_label_values(&[cluster]).inc();
     }
 
     /// Says how many fields the API server's definition of a kind lacks.

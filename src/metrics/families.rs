@@ -1,7 +1,7 @@
 //! The vectors behind [`Metrics`](super::Metrics): names, labels, buckets, help texts.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fmt,
     sync::{Mutex, OnceLock},
 };
@@ -50,6 +50,8 @@ pub struct Families {
     pub steps_seen: Mutex<BTreeSet<(String, &'static str)>>,
     pub errors_seen: Mutex<BTreeSet<(String, &'static str, &'static str)>>,
     pub conditions_seen: Mutex<BTreeSet<(String, String, String)>>,
+    /// Clusters that children were abandoned on, the latest last.
+    pub abandoned_seen: Mutex<VecDeque<String>>,
     pub hosts: OnceLock<Hosts>,
 }
 
@@ -145,6 +147,7 @@ impl Families {
             steps_seen: Mutex::default(),
             errors_seen: Mutex::default(),
             conditions_seen: Mutex::default(),
+            abandoned_seen: Mutex::default(),
             hosts: OnceLock::new(),
             registry,
         })

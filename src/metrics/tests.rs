@@ -194,11 +194,32 @@ fn a_cluster_takes_its_series_along() {
     for cluster in ["edge-1", "edge-2"] {
         drop(metrics.step_started("Secrets", cluster));
         metrics.step_error("Secrets", "SecretsReady", cluster);
-        metrics.children_abandoned(cluster);
     }
     metrics.forget_cluster("edge-1");
     assert!(!mentions(&metrics, "edge-1"), "{}", metrics.encode());
     assert!(mentions(&metrics, "edge-2"));
+}
+
+#[test]
+fn what_was_left_behind_on_a_cluster_is_told_however_often_its_registration_is_looked_at() {
+    let metrics = metrics();
+    let told = |cluster: &str| {
+        let series = format!(r#"glance_operator_children_abandoned_total{{cluster="{cluster}"}}"#);
+        sample(&metrics, &series)
+    };
+    metrics.children_abandoned("edge-1");
+    metrics.forget_cluster("edge-1");
+    metrics.retain_clusters(|name| name == "local");
+    metrics.children_abandoned("edge-1");
+    assert_eq!(told("edge-1"), Some(2.0));
+    // Not without bounds, for names come and go: the ones heard of last are told.
+    for number in 2..=100 {
+        metrics.children_abandoned(&format!("edge-{number}"));
+    }
+    metrics.children_abandoned("edge-1");
+    metrics.children_abandoned("edge-101");
+    assert_eq!([told("edge-1"), told("edge-2")], [Some(3.0), None]);
+    assert_eq!([told("edge-3"), told("edge-101")], [Some(1.0); 2]);
 }
 
 #[test]
