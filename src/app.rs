@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     admission::Webhooks,
     backend,
-    backoff::{Backoff, StepFailures},
+    backoff::StepFailures,
     cli::{LocalProbe, RunArgs, environment},
     cluster::{ledger::Ledgers, needs, probe::Probe},
     context::{Context, Newest, Resync, Settings},
@@ -112,6 +112,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 
     let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
     let events = tokio::spawn(writer.run(hub.client()));
+    name_hosts(&metrics, &hub, &engaged);
     let mut seat = Seat::take(&args, config, &metrics, &standing)?;
     let outcome = match seat.lead(&stop).await? {
         None => Ok(()),
@@ -224,7 +225,6 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         None => return Ok(()),
         Some(asked) => asked.context("the hub's API server did not answer within 2 min")?,
     };
-    name_hosts(&metrics, &hub, &registry);
     let workers = args.concurrency();
     for name in [glance::CONTROLLER, backend::CONTROLLER] {
         metrics.max_concurrent(name, workers);
@@ -236,7 +236,6 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         router: Arc::clone(&router),
         metrics,
         failures: StepFailures::new(),
-        backoff: Backoff::new(),
         publisher,
         leadership,
         probe: Probe::new(&args.cluster_domain),
@@ -412,23 +411,27 @@ fn is_registered(registry: &Registry, name: &str) -> bool {
     name == target_registry::LOCAL || registered.any(|cluster| cluster.name == name)
 }
 
-/// Lets the metrics of requests name API servers by their hosts.
-fn name_hosts(metrics: &Metrics, hub: &Arc<Cluster>, registry: &Registry) {
-    let (hub, registry) = (Arc::clone(hub), registry.clone());
+/// Lets the metrics of requests name API servers by their hosts, on a standby too: it asks the hub alone.
+fn name_hosts(metrics: &Metrics, hub: &Arc<Cluster>, engaged: &Arc<OnceLock<Registry>>) {
+    let (hub, engaged) = (Arc::clone(hub), Arc::clone(engaged));
     metrics.name_hosts(move |name| {
         if name == target_registry::LOCAL {
             return Some(hub.server().to_owned());
         }
-        let mut clusters = registry.snapshot().into_iter();
+        let mut clusters = engaged.get()?.snapshot().into_iter();
         clusters.find(|cluster| cluster.name == name)?.server
     });
 }
 
-/// Who this hub is, for the mark on children: a given name, else the UID of its `kube-system` namespace. Without
+/// Who this hub is, for the mark on children on targets: a given name, else the UID of its `kube-system` namespace. Without
 /// either no mark is set, and none is asked for.
 async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
     if let Some(id) = args.hub_id() {
         return Some(id.to_owned());
+    }
+    if args.clusters_namespace.is_empty() {
+        // Nothing on the hub itself bears the mark, and an operator for one namespace may not read another.
+        return None;
     }
     loop {
         match hub.probe().await {
@@ -450,12 +453,63 @@ async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ready::Readiness;
+    use crate::{
+        cli::{Cli, Command},
+        ready::Readiness,
+    };
 
     fn router() -> Router {
         let (glances, _) = controller::store();
         let (backends, _) = controller::store();
         Router::new(glances, backends, Trigger::new().0, Trigger::new().0)
+    }
+
+    fn args(line: &[&str]) -> RunArgs {
+        let line = ["glance-operator"].iter().chain(line);
+        let line = Cli::parse_from_args(line.map(Into::into)).unwrap();
+        match line.into_command() {
+            Command::Run(args) => *args,
+            _ => panic!("these are not the operator's arguments"),
+        }
+    }
+
+    /// A hub that answers nothing.
+    fn hub() -> Arc<Cluster> {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        Cluster::hub(config, None, &ClientOptions::default()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_targets_nobody_is_asked_who_the_hub_is_nor_told_to_let_it_be_read() {
+        let hub = hub();
+        let asked = async |line: &[&str]| {
+            let args = args(line);
+            let answer = tokio::time::timeout(SYNC, hub_uid(&args, &hub)).await;
+            answer.map_err(drop)
+        };
+        let scoped = ["--namespace=tenant", "--clusters-namespace="];
+        assert_eq!(asked(&scoped).await, Ok(None));
+        assert_eq!(asked(&[]).await, Err(()), "the mark of children needs it");
+    }
+
+    #[tokio::test]
+    async fn a_standby_names_the_hub_by_its_host_in_its_metrics() {
+        let metrics = Metrics::new().unwrap();
+        let registered = target_registry::Metrics::register(metrics.registry(), "glance_operator");
+        let options = ClientOptions {
+            metrics: Some(registered.unwrap()),
+            ..ClientOptions::default()
+        };
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let hub = Cluster::hub(config, None, &options).unwrap();
+        // No registry: only who leads starts one.
+        name_hosts(&metrics, &hub, &Arc::default());
+        assert!(hub.probe().await.is_err());
+        let page = metrics.encode();
+        assert!(
+            page.contains(r#"host="127.0.0.1:1",method="GET""#),
+            "{page}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

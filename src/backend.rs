@@ -51,7 +51,6 @@ impl Handler<GlanceBackend> for Controller {
         self.ctx.router.backend_gone(backend);
         let uid = backend.uid().unwrap_or_default();
         self.ctx.backends.forget(&uid);
-        self.ctx.backoff.reset(&uid);
         self.ctx.metrics.forget_backend(
             &backend.name_any(),
             &backend.namespace().unwrap_or_default(),

@@ -83,6 +83,11 @@ impl<K: Eq + Hash + Clone> Backoff<K> {
         self.lock().failures.remove(key);
     }
 
+    /// Forgets the failures of every key but these: after a list of all objects.
+    pub fn retain(&self, is_there: impl Fn(&K) -> bool) {
+        self.lock().failures.retain(|key, _| is_there(key));
+    }
+
     /// Failures of `key` since its last reset.
     pub fn failures(&self, key: &K) -> u32 {
         self.lock().failures.get(key).copied().unwrap_or(0)

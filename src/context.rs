@@ -12,7 +12,7 @@ use kube::{Resource, ResourceExt};
 use target_registry::{Cluster, Purpose, Registry, Unresolved};
 
 use crate::{
-    backoff::{Backoff, StepFailures},
+    backoff::StepFailures,
     cluster::{
         Target,
         ledger::Ledgers,
@@ -63,8 +63,6 @@ pub struct Context {
     pub metrics: Metrics,
     /// Failures in a row, by CR and step.
     pub failures: StepFailures<String>,
-    /// The pause after a failed pass, by CR.
-    pub backoff: Backoff<String>,
     /// Writes events.
     pub publisher: Publisher,
     /// Asks Glance for its health.

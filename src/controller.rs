@@ -31,12 +31,15 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use self::pauses::Pauses;
 use crate::{
     context::Context,
-    metrics::PassResult,
+    metrics::{Metrics, PassResult},
     pipeline::report::{ErrorKind, StepError},
     random,
 };
+
+mod pauses;
 
 /// The longest a pass may take, once it had its turn.
 pub const PASS_DEADLINE: Duration = Duration::from_mins(1);
@@ -145,6 +148,9 @@ pub async fn run<K, H>(
         listed: None,
     };
     let lister = Arc::clone(&handler);
+    // Of its own: the failures of one controller slow the other one down in nothing.
+    let pauses = Arc::new(Pauses::new(reader.clone()));
+    let forgetful = Arc::clone(&pauses);
     // Shorter than the time after which watches that do not move count as stuck.
     let crs = watcher(api, watcher::Config::default().timeout(100))
         .default_backoff()
@@ -157,6 +163,7 @@ pub async fn run<K, H>(
             if matches!(event, Ok(watcher::Event::InitDone)) {
                 lister.listed();
             }
+            forgetful.observe(event);
         })
         .touched_objects()
         .predicate_filter(wakes::<K>(), PredicateConfig::default());
@@ -169,7 +176,7 @@ pub async fn run<K, H>(
         .run(
             move |object, ctx: Arc<Context>| {
                 let handler = Arc::clone(&handler);
-                let stop = stopping.clone();
+                let (stop, pauses) = (stopping.clone(), Arc::clone(&pauses));
                 // Of the highest level, so that whatever is logged inside bears these fields, at any log level.
                 let span = tracing::error_span!(
                     "pass",
@@ -179,8 +186,9 @@ pub async fn run<K, H>(
                     cluster = handler.cluster(&object),
                     reconcileID = random::uuid(),
                 );
-                let pass =
-                    async move { bounded(name, object, &ctx, handler.as_ref(), &stop).await };
+                let pass = async move {
+                    bounded(name, object, &ctx, handler.as_ref(), &pauses, &stop).await
+                };
                 pass.map(Ok).instrument(span)
             },
             |_, error: &Infallible, _| match *error {},
@@ -283,10 +291,12 @@ async fn bounded<K, H>(
     object: Arc<K>,
     ctx: &Context,
     handler: &H,
+    pauses: &Pauses<K>,
     stop: &CancellationToken,
 ) -> Action
 where
-    K: Resource + Send + Sync + 'static,
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Default,
     H: Handler<K>,
 {
     let waiting = ctx.metrics.waiting(name);
@@ -300,16 +310,18 @@ where
     }
     let started = Instant::now();
     let _active = ctx.metrics.pass_started(name);
-    let uid = object.uid().unwrap_or_default();
     if !ctx.leadership.may_write() {
         // After a pause of the whole process another replica may lead, although nobody has told us yet.
         let error = StepError::new(
             ErrorKind::Conflict,
             "this replica does not lead at the moment",
         );
-        return failed(name, ctx.backoff.next(&uid), &error, ctx);
+        return failed(name, pauses.after_failure(&object), &error, ctx);
     }
-    let pass = AssertUnwindSafe(tokio::time::timeout(PASS_DEADLINE, handler.pass(object)));
+    let pass = AssertUnwindSafe(tokio::time::timeout(
+        PASS_DEADLINE,
+        handler.pass(Arc::clone(&object)),
+    ));
     tracing::debug!("the pass begins");
     let result = match pass.catch_unwind().await {
         Ok(Ok(result)) => result,
@@ -317,30 +329,40 @@ where
             ErrorKind::Timeout,
             format!("the pass took longer than {} s", PASS_DEADLINE.as_secs()),
         )),
-        Err(_) => {
-            ctx.metrics.panicked(name);
-            Err(StepError::new(
-                ErrorKind::Panic,
-                "the pass panicked; this is a bug, the log has its trace",
-            ))
-        }
+        Err(_) => Err(StepError::new(
+            ErrorKind::Panic,
+            "the pass panicked; this is a bug, the log has its trace",
+        )),
     };
-    let label = match &result {
+    let took = started.elapsed();
+    count(&ctx.metrics, name, &result, took);
+    match result {
+        Ok(action) => {
+            pauses.after_success(&object);
+            tracing::debug!(?took, ?action, "the pass ended");
+            action
+        }
+        Err(error) => failed(name, pauses.after_failure(&object), &error, ctx),
+    }
+}
+
+/// Counts a pass. A panic may have been caught further inside, around the step it happened in.
+fn count(
+    metrics: &Metrics,
+    name: &'static str,
+    result: &Result<Action, StepError>,
+    took: Duration,
+) {
+    let label = match result {
         Ok(action) if *action == Action::await_change() => PassResult::Success,
         Ok(_) => PassResult::RequeueAfter,
         Err(error) if error.kind == ErrorKind::Conflict => PassResult::Requeue,
         Err(_) => PassResult::Error,
     };
-    let took = started.elapsed();
-    ctx.metrics.reconciled(name, label, took);
-    match result {
-        Ok(action) => {
-            ctx.backoff.reset(&uid);
-            tracing::debug!(?took, ?action, "the pass ended");
-            action
-        }
-        Err(error) => failed(name, ctx.backoff.next(&uid), &error, ctx),
+    if matches!(result, Err(error) if error.kind == ErrorKind::Panic) {
+        metrics.panicked(name);
     }
+    metrics.reconciled(name, label, took);
 }
 
 /// A pass failed and is tried again. Said here, where the line bears the fields of the pass.
@@ -367,57 +389,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use glance_api::{
-        glance::{Glance, GlanceSpec},
-        keys::annotations::RETRY_JOB,
-    };
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_burst_is_one_wake_up_and_an_endless_one_delays_nobody() {
-        let (wake, woken) = mpsc::unbounded_channel();
-        let woken = stream::unfold(woken, async |mut woken| Some((woken.recv().await?, woken)));
-        let storm = tokio::spawn(async move {
-            for round in 0.. {
-                let _ = wake.send("stormy");
-                if round == 3 {
-                    let _ = wake.send("calm");
-                }
-                tokio::time::sleep(BURST / 10).await;
-            }
-        });
-        let mut woken = Box::pin(in_bursts(woken));
-        let begun = tokio::time::Instant::now();
-        let mut first = [woken.next().await, woken.next().await];
-        first.sort();
-        assert_eq!(first, [Some("calm"), Some("stormy")]);
-        assert!(begun.elapsed() <= BURST * 2, "{:?}", begun.elapsed());
-        assert_eq!(woken.next().await, Some("stormy"), "the next burst");
-        assert!(begun.elapsed() >= BURST * 2);
-        storm.abort();
-    }
-
-    #[test]
-    fn a_pass_is_not_woken_by_its_own_notes() {
-        let seen = |annotation: Option<(&str, &str)>| {
-            let mut glance = Glance::new("images", GlanceSpec::default());
-            glance.annotations_mut().insert("a".into(), "b".into());
-            if let Some((key, value)) = annotation {
-                glance.annotations_mut().insert(key.into(), value.into());
-            }
-            wakes().hash_property(&glance)
-        };
-        assert_eq!(seen(Some((COUNTED_JOBS[0], "uid"))), seen(None));
-        assert_ne!(seen(Some((RETRY_JOB, "1"))), seen(None));
-        assert_ne!(seen(Some(("a", "c"))), seen(None));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_the_wake_ups_is_the_end() {
-        let ended = in_bursts(stream::iter(["a", "b", "a"])).collect::<HashSet<_>>();
-        assert_eq!(ended.await, HashSet::from(["a", "b"]));
-    }
-}
+mod tests;

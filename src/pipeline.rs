@@ -79,7 +79,7 @@ pub struct Summary {
     pub ended: Vec<EndedJobs>,
     /// The shortest wish to be called again.
     pub requeue: Option<Duration>,
-    /// The failure that decides the backoff, first in declared order.
+    /// The failure that decides the backoff, first in declared order; a panic before any other, for it is a bug and counted.
     pub error: Option<StepError>,
 }
 
@@ -276,7 +276,9 @@ impl<'a> Pass<'a> {
         }
         self.summary.notices.extend(error.said.notices.clone());
         self.summary.ended.extend(error.said.ended.clone());
-        if self.summary.error.is_none() {
+        let hides_a_bug =
+            |known: &StepError| error.kind == ErrorKind::Panic && known.kind != ErrorKind::Panic;
+        if self.summary.error.as_ref().is_none_or(hides_a_bug) {
             self.summary.error = Some(error);
         }
     }
@@ -370,6 +372,16 @@ mod tests {
         assert!(page.contains(
             "glance_operator_reconcile_duration_seconds_count{cluster=\"edge-1\",sub_reconciler=\"HPA\"} 1"
         ), "{page}");
+    }
+
+    #[tokio::test]
+    async fn a_bug_is_what_a_pass_fails_with_also_when_another_step_failed_before_it() {
+        let bench = Bench::new();
+        let mut pass = bench.pass();
+        for kind in [ErrorKind::Api, ErrorKind::Panic, ErrorKind::Forbidden] {
+            pass.step(StepId::Hpa, fails(kind)).await.unwrap_err();
+        }
+        assert_eq!(pass.close().error.unwrap().kind, ErrorKind::Panic);
     }
 
     /// Keeps the compiler from seeing that the step above never returns.

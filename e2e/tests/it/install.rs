@@ -322,6 +322,9 @@ fn an_operator_with_the_rights_of_one_namespace_runs_its_glances_and_sees_no_oth
             .await?
             .context("no Glance")?;
         assert!(seen.data.get("status").is_none(), "{:?}", seen.data);
+        // Who the hub is concerns targets alone, and no Role lets it be read.
+        let said = operator.output();
+        assert!(!said.contains("kube-system"), "{said}");
         running.stop()?;
         Ok(())
     });
