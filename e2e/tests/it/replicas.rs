@@ -179,6 +179,9 @@ fn a_replica_that_is_killed_or_stopped_loses_nothing_and_nothing_is_done_twice()
             !page.contains("glance_operator_target_cluster_up"),
             "{page}"
         );
+        // The only host it has asked anything is the hub's, and is called so.
+        assert!(page.contains("rest_client_requests_total{"), "{page}");
+        assert!(!page.contains("host=\"local\""), "{page}");
 
         let scenarios = glances(&site, ["one", "two", "three", "four"]);
         for scenario in &scenarios {
@@ -253,6 +256,12 @@ fn a_leader_that_slept_in_the_middle_of_its_work_wakes_up_and_writes_nothing() {
         let mut written = since.changes()?;
         // Half sent when its sender was stopped, it is an error of the server and has changed nothing.
         written.retain(|request| request.code != 500);
+        // The last word, about its lease, is of its elector alone.
+        let about_lease =
+            |request: &Request| request.resource == "events" && request.name.starts_with(LEASE);
+        written.retain(|request| !about_lease(request));
+        let said = said_of_the_lease(&site).await?;
+        assert!(said.contains(&"stopped leading".to_owned()), "{said:?}");
         second.thaw();
         assert_eq!(ended.code(), Some(1), "{}", first.tail(5));
         assert!(first.tail(20).contains("leader election lost"));
