@@ -60,11 +60,27 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 
 {{/* Refuses values that the templates cannot work with, or that cannot work together; every template starts with it. */}}
 {{- define "glance-operator.check" -}}
-{{- /* `helm upgrade --reuse-values` takes the values of the chart that was installed for those of this one. */}}
-{{- range list "targetClusters" "apiProbe" "webhookCertificate" "scoped" "hardenedRBAC" "pod" "serviceMonitorLabels" "dashboard" "alerts" "secureMetrics" }}
+{{- /*
+`helm upgrade --reuse-values` takes the values of the chart that was installed for those of this one, and a value that is
+set to null is as if the chart did not have it.
+*/}}
+{{- $why := "is missing or set to null: leave it out for its default, or, after an upgrade with --reuse-values from a chart that does not have it, upgrade with --reset-then-reuse-values (docs/how-to/move-from-the-go-operator.md)" }}
+{{- range list "hardenedRBAC" "serviceMonitorLabels" }}
 {{- if not (hasKey $.Values .) }}
-{{- fail (printf "values.%s is missing, as after an upgrade with --reuse-values from a chart that does not have it: upgrade with --reset-then-reuse-values (docs/how-to/move-from-the-go-operator.md)" .) }}
+{{- fail (printf "values.%s %s" . $why) }}
 {{- end }}
+{{- end }}
+{{- range $path := list "image" "rbac" "leaderElection" "controller" "webhook" "metrics" "logging" "monitoring" "monitoring.serviceMonitor" "serviceAccount" "networkPolicy" "networkPolicy.kubeApiServer" "networkPolicy.dns" "networkPolicy.webhookClients" "targetClusters" "apiProbe" "webhookCertificate" "scoped" "pod" "dashboard" "alerts" "secureMetrics" }}
+{{- $group := $.Values }}
+{{- range splitList "." $path }}
+{{- $group = get $group . }}
+{{- end }}
+{{- if not (kindIs "map" $group) }}
+{{- fail (printf "values.%s %s" $path $why) }}
+{{- end }}
+{{- end }}
+{{- if not .Values.image.repository }}
+{{- fail "values.image.repository must be set" }}
 {{- end }}
 {{- if and .Values.rbac.namespaceScoped .Values.webhook.enabled }}
 {{- fail "values.webhook.enabled must be false with values.rbac.namespaceScoped: a namespace cannot have admission webhooks of its own (values.scoped.webhooks renders them for this namespace only)" }}

@@ -23,11 +23,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 
 {{/* Refuses values that grant something else than they seem to; every template starts with it. */}}
 {{- define "target-cluster-access.check" -}}
-{{- /* `helm upgrade --reuse-values` takes the values of the chart that was installed for those of this one. */}}
-{{- range list "profile" "readNamespaces" "clusterWide" "optional" "renewCredentials" "namespaceLabels" }}
+{{- /*
+`helm upgrade --reuse-values` takes the values of the chart that was installed for those of this one, and a value that is
+set to null is as if the chart did not have it.
+*/}}
+{{- range list "profile" "readNamespaces" "clusterWide" "optional" "renewCredentials" "namespaceLabels" "serviceAccount" }}
 {{- if not (hasKey $.Values .) }}
-{{- fail (printf "values.%s is missing, as after an upgrade with --reuse-values from a chart that does not have it: upgrade with --reset-then-reuse-values (docs/how-to/move-from-the-go-operator.md)" .) }}
+{{- fail (printf "values.%s is missing or set to null: leave it out for its default, or, after an upgrade with --reuse-values from a chart that does not have it, upgrade with --reset-then-reuse-values (docs/how-to/move-from-the-go-operator.md)" .) }}
 {{- end }}
+{{- end }}
+{{- if not .Values.serviceAccount.name }}
+{{- fail "values.serviceAccount.name must be set" }}
 {{- end }}
 {{- if not (or .Values.namespaces .Values.clusterWide) }}
 {{- fail "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)" }}
@@ -171,7 +177,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- if or (eq .Values.profile "shared") .Values.authDelegatorBinding }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterrolebindings]
-  verbs: {{ ternary "[get, create, patch, delete]" "[get]" .Values.authDelegatorBinding }}
+  verbs: {{ ternary "[get, create, patch, delete]" "[get]" (.Values.authDelegatorBinding | default false) }}
 {{- end }}
 {{- if .Values.authDelegatorBinding }}
 - apiGroups: [rbac.authorization.k8s.io]

@@ -148,6 +148,7 @@ const LONGEST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const NO_NAMESPACES: &str = "values.namespaces must name at least one namespace (the namespaces key of the registration Secret)";
 
 /// One installation of a chart.
+#[derive(Clone)]
 struct Release {
     chart: &'static str,
     name: &'static str,
@@ -351,6 +352,70 @@ fn the_notes_say_what_a_network_policy_cuts_off() {
     values["apiProbe"] = json!({"mode": "api-proxy"});
     let text = notes(&values);
     assert!(!text.contains("NOTE:"), "{text}");
+}
+
+/// Whoever stops the election and keeps the default of two replicas has two that write.
+#[test]
+fn the_notes_warn_of_replicas_that_all_reconcile() {
+    let notes = |values: Value| {
+        let release = hub(values);
+        let command = ["install", release.name, "--dry-run=client"];
+        helm(&release.folder(), &release.values, &command).unwrap()
+    };
+    let off = json!({ "enabled": false });
+    let text = notes(json!({ "leaderElection": off }));
+    assert!(text.contains("every one of them reconciles"), "{text}");
+    for works in [json!({}), json!({ "leaderElection": off, "replicas": 1 })] {
+        let text = notes(works);
+        assert!(!text.contains("NOTE:"), "{text}");
+    }
+}
+
+/// The paths of all values of a chart, groups included.
+fn paths(values: &Value, above: &str, found: &mut Vec<String>) {
+    for (key, value) in values.as_object().into_iter().flatten() {
+        let path = format!("{above}/{key}");
+        paths(value, &path, found);
+        // Keys of labels are not values of the chart.
+        if !key.contains(['.', '-']) {
+            found.push(path);
+        }
+    }
+}
+
+/// A value that is set to null is gone for the templates.
+#[test]
+fn a_value_that_is_set_to_null_works_or_is_named() {
+    let shared = json!({ "namespaces": ["openstack"], "profile": "shared" });
+    for release in [hub(everything()), target(shared)] {
+        let defaults = fs::read_to_string(release.folder().join("values.yaml")).unwrap();
+        let defaults: Value = serde_saphyr::from_str(&defaults).unwrap();
+        let mut all = Vec::new();
+        paths(&defaults, "", &mut all);
+        assert!(all.len() > 5, "{all:?}");
+        for path in all {
+            let mut values = release.values.clone();
+            let mut place = &mut values;
+            for key in path.split('/').skip(1) {
+                if !place.is_object() {
+                    *place = json!({});
+                }
+                place = &mut place[key];
+            }
+            *place = Value::Null;
+            let outcome = Release {
+                values,
+                ..release.clone()
+            }
+            .render();
+            let Err(error) = outcome else { continue };
+            let error = error.to_string();
+            let top = path.split('/').nth(1).unwrap_or_default();
+            let is_told =
+                error.contains(&format!("values.{top}")) || error.contains("missing property");
+            assert!(is_told, "{path}: {error}");
+        }
+    }
 }
 
 /// `helm upgrade --reuse-values` takes the values of the old chart for those of the new one.
