@@ -6,7 +6,7 @@ mod tests {
     use std::{
         collections::BTreeSet,
         fs,
-        os::unix::fs::symlink,
+        os::unix::fs::{PermissionsExt as _, symlink},
         path::{Path, PathBuf},
         process::Command,
     };
@@ -64,14 +64,23 @@ mod tests {
             for component in [Component::Kubectl, Component::Helm] {
                 fleet.assets().write(component, &tools)?;
             }
-            symlink(binary()?, tools.join("glance-operator"))?;
+            // What it would build is built: whoever types something else does not get it.
+            let install = format!(
+                "#!/bin/sh\n[ \"$*\" = 'install --locked --path .' ] || exit 1\n\
+                 mkdir -p ~/.cargo/bin && ln -sf '{}' ~/.cargo/bin/glance-operator\n",
+                binary()?.display()
+            );
+            let cargo = tools.join("cargo");
+            fs::write(&cargo, install)?;
+            fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755))?;
             for name in ["charts", "docs"] {
                 symlink(checkout().join(name), folder.join(name))?;
             }
             Ok(Self {
                 path: format!(
-                    "{}:{}:{}",
+                    "{}:{}:{}:{}",
                     tools.display(),
+                    folder.join(".cargo/bin").display(),
                     folder.join(".local/bin").display(),
                     std::env::var("PATH").unwrap_or_default()
                 ),
