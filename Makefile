@@ -5,6 +5,9 @@ export CARGO_TARGET_DIR ?= $(cache)/target
 # As in .ci/run: with another value our own crates compile again.
 export CARGO_INCREMENTAL := 0
 
+# Lets an older Go fetch the version that go.mod asks for, also where its go.env says otherwise.
+export GOTOOLCHAIN ?= auto
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint unit e2e fuzz bench generate screenshot
 

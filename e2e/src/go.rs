@@ -3,7 +3,9 @@
 //! module. Go's own build cache makes the second build of a changed module quick.
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsString,
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, Output},
     time::Instant,
@@ -118,7 +120,7 @@ pub fn build(build: &Build<'_>, progress: &Progress) -> Result<PathBuf, Error> {
 /// The folder of a published module in Go's module cache, downloaded if it is not there.
 /// `from` is any folder with a `go.mod`.
 pub fn download(from: &Path, module: &str) -> Result<PathBuf, Error> {
-    let output = run(Command::new("go")
+    let output = run(go(env::var_os("GOTOOLCHAIN"))
         .current_dir(from)
         .args(["mod", "download", "-json", module]))?;
     let answer: Result<Download, _> = serde_json::from_slice(&output.stdout);
@@ -134,6 +136,16 @@ pub fn download(from: &Path, module: &str) -> Result<PathBuf, Error> {
         module: module.to_owned(),
         cause: one_line(&cause),
     })
+}
+
+/// Go, which fetches the version that a module asks for unless the user wants otherwise: packages of distributions come
+/// with a `go.env` that says `GOTOOLCHAIN=local`, and an older Go would stop there.
+fn go(wanted: Option<OsString>) -> Command {
+    let mut command = Command::new("go");
+    if wanted.is_none_or(|wanted| wanted.is_empty()) {
+        command.env("GOTOOLCHAIN", "auto");
+    }
+    command
 }
 
 /// The folder for everything that is built once per machine.
@@ -187,7 +199,7 @@ fn build_once(
     progress.say(format_args!("building {}, once per machine", build.what));
     // Built beside its final name: an interrupted build must not look finished.
     let partial = binary.with_extension("partial");
-    let mut command = Command::new("go");
+    let mut command = go(env::var_os("GOTOOLCHAIN"));
     command
         .current_dir(build.module)
         .args([
@@ -290,7 +302,7 @@ pub(crate) fn file(path: &Path, cause: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt as _;
+    use std::os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _};
 
     use super::*;
 
@@ -340,6 +352,49 @@ mod tests {
         };
         let full = check_space(&build, cache.path()).unwrap_err();
         assert!(matches!(full, Error::NoSpace { .. }), "{full}");
+    }
+
+    /// What the Go of a distribution says in a module that wants a newer one.
+    const OLD_GO: &str = "#!/bin/sh
+[ \"${GOTOOLCHAIN:-local}\" = auto ] && { echo built; exit; }
+echo 'go: go.mod requires go >= 1.26.0 (running go 1.24.4; GOTOOLCHAIN=local)' >&2
+exit 1
+";
+
+    #[test]
+    fn an_older_go_fetches_the_version_it_needs_unless_the_user_wants_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let stub = folder.path().join("go");
+        fs::write(&stub, OLD_GO).unwrap();
+        fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let works =
+            |command: &mut Command| run(command.env("PATH", &path)).unwrap().status.success();
+        assert!(works(&mut go(None)));
+        assert!(works(&mut go(Some("".into()))));
+        // As the variable would have been inherited.
+        assert!(!works(go(Some("local".into())).env("GOTOOLCHAIN", "local")));
+    }
+
+    #[test]
+    fn what_make_runs_may_fetch_a_newer_go_too() {
+        let toolchain = |wanted: &[(&str, &str)]| {
+            let output = Command::new("make")
+                .args([
+                    "--no-print-directory",
+                    "--eval",
+                    "toolchain: ; @echo $$GOTOOLCHAIN",
+                    "toolchain",
+                ])
+                .current_dir(crate::checkout())
+                .env_remove("GOTOOLCHAIN")
+                .envs(wanted.iter().copied())
+                .output()
+                .unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(toolchain(&[]), "auto");
+        assert_eq!(toolchain(&[("GOTOOLCHAIN", "local")]), "local");
     }
 
     #[test]

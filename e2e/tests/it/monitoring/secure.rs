@@ -11,7 +11,7 @@ use super::is_to_be_had;
 
 #[test]
 fn metrics_that_are_served_securely_are_for_who_may_get_them() {
-    if !is_to_be_had() {
+    if !is_to_be_had("a scrape of the secure metrics") {
         return;
     }
     run(async |fleet: &Fleet| {
