@@ -196,6 +196,31 @@ fn an_api_server_accepts_every_object_of_every_documented_installation() {
     });
 }
 
+/// What the old strategy left in the object must not be in the way of the new one.
+#[test]
+fn an_installation_that_gives_up_its_election_is_upgraded_as_it_stands() {
+    run(async |fleet: &'static Fleet| {
+        let site = Site::open(fleet, "unelected").await?;
+        let (hub, ns) = (site.hub(), site.namespace());
+        let deployment = async |values: Value| {
+            let all = charts::render("glance-operator", "glance-operator", ns, &values).await?;
+            let mut all = all.into_iter();
+            let mut found = all
+                .find(|manifest| manifest["kind"] == "Deployment")
+                .context("no Deployment")?;
+            // Nobody is to run it here.
+            found["spec"]["replicas"] = json!(0);
+            Ok::<_, anyhow::Error>(found)
+        };
+        hub.apply(&deployment(json!({})).await?).await?;
+        let unelected = json!({ "replicas": 1, "leaderElection": { "enabled": false } });
+        let upgraded = hub.apply(&deployment(unelected).await?).await?;
+        let rolling = &upgraded.data["spec"]["strategy"]["rollingUpdate"];
+        assert_eq!(rolling["maxSurge"], 0, "{rolling}");
+        Ok(())
+    });
+}
+
 /// A pod as a template makes it.
 fn pod(namespace: &str, name: &str, template: &Value) -> Value {
     let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
