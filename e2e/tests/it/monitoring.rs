@@ -57,6 +57,23 @@ fn the_alert_rules_are_valid_and_fire_when_their_tests_say() {
     assert!(said.contains("SUCCESS"), "{said}");
 }
 
+#[test]
+fn tests_that_are_skipped_for_want_of_a_program_say_which_package_brings_it() {
+    let nothing = tempfile::tempdir().unwrap();
+    let skipped = "monitoring::the_alert_rules_are_valid_and_fire_when_their_tests_say";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", skipped])
+        .env("PATH", nothing.path())
+        .env("XDG_CACHE_HOME", nothing.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    for words in ["skipped: the alert rules", "the Debian package prometheus"] {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
 fn dashboard() -> Value {
     let text = std::fs::read_to_string(checkout().join(DASHBOARD)).unwrap();
     serde_json::from_str(&text).unwrap()

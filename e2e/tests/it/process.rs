@@ -109,6 +109,29 @@ fn the_hub_is_the_one_of_kubeconfig_and_else_of_the_users_own_file() {
     assert_eq!(hub_of(home.path(), Some(&named)), "127.0.0.1:2");
 }
 
+/// Changes the Glance `images`.
+async fn scale(site: &Site<'_>, replicas: u32) -> Result<()> {
+    let api = site
+        .hub()
+        .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()));
+    let patch = json!({ "spec": { "deployment": { "replicas": replicas } } });
+    api.patch("images", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// Waits until a pass over a Glance is under way.
+async fn is_busy(running: &Running) -> Result<()> {
+    let busy = (
+        "controller_runtime_active_workers",
+        &[("controller", "glance")][..],
+    );
+    running
+        .metric_becomes(seconds(10), busy, |now| now > 0.5)
+        .await?;
+    Ok(())
+}
+
 #[test]
 fn every_line_about_a_pass_says_which_cluster_which_resource_which_step_and_which_pass() {
     run(async |fleet: &Fleet| {
@@ -132,12 +155,7 @@ fn every_line_about_a_pass_says_which_cluster_which_resource_which_step_and_whic
         // The level changes while it runs, and back.
         let talk = running.set_log_level("debug").await?;
         assert_eq!(talk, "debug");
-        let patch = json!({ "spec": { "deployment": { "replicas": 1 } } });
-        let api = site
-            .hub()
-            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()));
-        api.patch("images", &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
+        scale(&site, 1).await?;
         let passes = eventually(seconds(20), "passes in the log", async || {
             let all = lines(&operator);
             let passes: Vec<_> = all
@@ -228,19 +246,8 @@ async fn stops_in_time(fleet: &Fleet, cold: &Member) -> Result<()> {
         .await?;
     let plane = cold.plane().context("not one of ours")?;
     plane.freeze(Component::ApiServer);
-    let patch = json!({ "spec": { "deployment": { "replicas": 3 } } });
-    let api = site
-        .hub()
-        .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()));
-    api.patch("images", &PatchParams::default(), &Patch::Merge(&patch))
-        .await?;
-    let busy = (
-        "controller_runtime_active_workers",
-        &[("controller", "glance")][..],
-    );
-    running
-        .metric_becomes(seconds(10), busy, |now| now > 0.5)
-        .await?;
+    scale(&site, 3).await?;
+    is_busy(&running).await?;
     let hanging = stop(running);
     plane.thaw(Component::ApiServer);
     let hanging = hanging?;
@@ -260,19 +267,8 @@ async fn ends_at_once_when_told_twice(
     let mut running = operator.clone().log("twice").start().await?;
     plane.freeze(Component::ApiServer);
     let outcome = async {
-        let patch = json!({ "spec": { "deployment": { "replicas": 2 } } });
-        let api = site
-            .hub()
-            .any(kinds::GLANCE.0, kinds::GLANCE.1, Some(site.namespace()));
-        api.patch("images", &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
-        let busy = (
-            "controller_runtime_active_workers",
-            &[("controller", "glance")][..],
-        );
-        running
-            .metric_becomes(seconds(10), busy, |now| now > 0.5)
-            .await?;
+        scale(site, 2).await?;
+        is_busy(&running).await?;
         running.ask_to_stop();
         let log = operator.clone().log("twice");
         eventually(seconds(5), "it to have heard", async || {
@@ -351,6 +347,15 @@ fn an_operator_newer_than_its_definitions_says_which_fields_are_dropped_until_th
             .and_then(|fields| fields.remove("keystonePublicEndpoint"));
         ensure!(field.is_some(), "the field is called otherwise now");
         with(&stale).await?;
+        // It is published a moment later.
+        let path = "/openapi/v3/apis/glance.openstack.c5c3.io/v1alpha1";
+        eventually(seconds(20), "the stale one to be published", async || {
+            let page = http::Request::get(path).body(Vec::new())?;
+            let page = hub.client().request_text(page).await?;
+            ensure!(!page.contains("keystonePublicEndpoint"), "not yet");
+            Ok::<_, anyhow::Error>(())
+        })
+        .await?;
 
         let folder = fleet.folder().path();
         let operator = Operator::install(hub, "glance-system", folder)
