@@ -101,6 +101,17 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// A namespace.
+    pub fn namespace(cluster: &'a Cluster, name: &'a str) -> Self {
+        Self {
+            cluster,
+            api_version: "v1",
+            kind: "Namespace",
+            namespace: None,
+            name,
+        }
+    }
+
     /// A Glance.
     pub fn glance(cluster: &'a Cluster, namespace: &'a str, name: &'a str) -> Self {
         Self::new(cluster, crate::kinds::GLANCE, namespace, name)
@@ -148,9 +159,10 @@ impl<'a> Object<'a> {
         eventually(limit, &what, async || match self.get().await? {
             None => Ok(()),
             Some(found) => Err(anyhow!(
-                "it is there; deletion {:?}, finalizers {:?}",
-                found.metadata.deletion_timestamp.map(|t| t.0),
-                found.metadata.finalizers
+                "it is there; deletion {:?}, finalizers {:?}\n{}",
+                found.metadata.deletion_timestamp.as_ref().map(|t| &t.0),
+                found.metadata.finalizers,
+                conditions_table(&found)
             )),
         })
         .await

@@ -360,15 +360,6 @@ fn a_namespace_that_is_deleted_takes_its_glances_along_on_every_cluster() {
         })
         .await?;
         inputs_are_there(edge, &there, "far").await?;
-        let namespaces = hub.any("v1", "Namespace", None);
-        eventually(
-            seconds(120),
-            "the namespace to be gone",
-            async || match namespaces.get_opt(ns).await? {
-                None => Ok(()),
-                Some(live) => Err(anyhow::anyhow!("{}", live.data["status"])),
-            },
-        )
-        .await
+        Object::namespace(hub, ns).is_gone(seconds(120)).await
     });
 }

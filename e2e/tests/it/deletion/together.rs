@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use e2e::{
     bed::run,
-    expect::{Wanted, always, eventually},
+    expect::{Object, Wanted, always},
     fleet::Fleet,
     line::{Fault, Line},
     operator::Operator,
@@ -60,15 +60,6 @@ fn a_namespace_that_held_glances_and_registrations_goes_with_both() {
         }))
         .await?;
         site.glance("there").is_gone(seconds(60)).await?;
-        let namespaces = hub.any("v1", "Namespace", None);
-        eventually(
-            seconds(120),
-            "the namespace to be gone",
-            async || match namespaces.get_opt(ns).await? {
-                None => Ok(()),
-                Some(left) => Err(anyhow::anyhow!("{}", left.data["status"])),
-            },
-        )
-        .await
+        Object::namespace(hub, ns).is_gone(seconds(120)).await
     });
 }
