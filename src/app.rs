@@ -19,7 +19,6 @@ use kube::{
 use target_registry::{
     ClientOptions, Cluster, ProbeOptions, Registry, RegistryOptions, Trigger, Triggered,
 };
-use tokio::sync::broadcast::error::RecvError;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -42,6 +41,8 @@ use crate::{
 mod election;
 mod hub;
 mod listeners;
+mod memory;
+mod registrations;
 mod signals;
 mod summary;
 mod webhooks;
@@ -90,6 +91,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             "glance_operator",
         )?),
         fence: Some(standing.fence()),
+        memory_limit: memory::of_one_target(),
         ..ClientOptions::default()
     };
     let hub = Cluster::hub(config.clone(), scope(&args), &client)
@@ -112,7 +114,7 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 
     let (publisher, writer) = Publisher::new(COMPONENT, environment::hostname());
     let events = tokio::spawn(writer.run(hub.client()));
-    name_hosts(&metrics, &hub, &engaged);
+    registrations::name_hosts(&metrics, &hub, &engaged);
     let mut seat = Seat::take(&args, config, &metrics, &standing)?;
     let outcome = match seat.lead(&stop).await? {
         None => Ok(()),
@@ -243,12 +245,7 @@ async fn work(args: &RunArgs, parts: Parts, stop: &CancellationToken) -> anyhow:
         glances: Newest::default(),
         backends: Newest::default(),
     });
-    let follow = tokio::spawn(follow_registry(
-        registry.clone(),
-        Arc::clone(&router),
-        ctx.metrics.clone(),
-        stop.clone(),
-    ));
+    let follow = tokio::spawn(registrations::follow(Arc::clone(&ctx), stop.clone()));
     if !args.clusters_namespace.is_empty() {
         fleet::start(&ctx, &args.clusters_namespace, stop);
     }
@@ -366,63 +363,6 @@ where
     }
 }
 
-/// Wakes the CRs of a cluster when its registration changes: by the event, not by their poll. The numbers of a cluster
-/// go with its registration.
-async fn follow_registry(
-    registry: Registry,
-    router: Arc<Router>,
-    metrics: Metrics,
-    stop: CancellationToken,
-) {
-    let mut changes = registry.subscribe();
-    loop {
-        let change = tokio::select! {
-            change = changes.recv() => change,
-            () = stop.cancelled() => return,
-        };
-        match change {
-            Ok(change) => {
-                router.wake_cluster(&change.name);
-                if !is_registered(&registry, &change.name) {
-                    metrics.forget_cluster(&change.name);
-                    // What was under way may still count.
-                    let (metrics, registry) = (metrics.clone(), registry.clone());
-                    let later = async move {
-                        tokio::time::sleep(controller::PASS_DEADLINE).await;
-                        metrics.retain_clusters(|name| is_registered(&registry, name));
-                    };
-                    tokio::spawn(stop.clone().run_until_cancelled_owned(later));
-                }
-            }
-            Err(RecvError::Lagged(_)) => {
-                for cluster in registry.snapshot() {
-                    router.wake_cluster(&cluster.name);
-                }
-                metrics.retain_clusters(|name| is_registered(&registry, name));
-            }
-            Err(RecvError::Closed) => return,
-        }
-    }
-}
-
-/// Whether the pipeline may still count for a cluster; the hub is always there.
-fn is_registered(registry: &Registry, name: &str) -> bool {
-    let mut registered = registry.snapshot().into_iter();
-    name == target_registry::LOCAL || registered.any(|cluster| cluster.name == name)
-}
-
-/// Lets the metrics of requests name API servers by their hosts, on a standby too: it asks the hub alone.
-fn name_hosts(metrics: &Metrics, hub: &Arc<Cluster>, engaged: &Arc<OnceLock<Registry>>) {
-    let (hub, engaged) = (Arc::clone(hub), Arc::clone(engaged));
-    metrics.name_hosts(move |name| {
-        if name == target_registry::LOCAL {
-            return Some(hub.server().to_owned());
-        }
-        let mut clusters = engaged.get()?.snapshot().into_iter();
-        clusters.find(|cluster| cluster.name == name)?.server
-    });
-}
-
 /// Who this hub is, for the mark on children on targets: a given name, else the UID of its `kube-system` namespace. Without
 /// either no mark is set, and none is asked for.
 async fn hub_uid(args: &RunArgs, hub: &Cluster) -> Option<String> {
@@ -503,7 +443,7 @@ mod tests {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let hub = Cluster::hub(config, None, &options).unwrap();
         // No registry: only who leads starts one.
-        name_hosts(&metrics, &hub, &Arc::default());
+        registrations::name_hosts(&metrics, &hub, &Arc::default());
         assert!(hub.probe().await.is_err());
         let page = metrics.encode();
         assert!(

@@ -63,6 +63,7 @@ impl Handler<GlanceBackend> for Controller {
     }
 
     fn listed(&self) {
+        self.ctx.backends.clear();
         self.ctx.router.backends_listed();
     }
 

@@ -134,6 +134,15 @@ impl Context {
         cluster.extension(|cluster| View::start(cluster, &routes, ledger))
     }
 
+    /// Ends the watches on a cluster that no CR names.
+    pub fn retire_unused(&self, name: &str) {
+        if !self.router.is_used(name)
+            && let Ok(cluster) = self.registry.resolve(name)
+        {
+            cluster.retire::<View>();
+        }
+    }
+
     /// A name can lead to another cluster, also where no registry remembers the first one. What was written there is
     /// not there, and what is there was not written by this Glance, unless somebody has approved of the move.
     fn is_where_it_was(&self, glance: &Glance, cluster: &Cluster) -> Result<(), Unresolved> {
@@ -188,6 +197,14 @@ impl<K: Resource> Newest<K> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(uid, object);
+    }
+
+    /// Forgets all of them: a list says how things are, also where its numbers are smaller, as on a hub that was restored.
+    pub fn clear(&self) {
+        self.objects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// Forgets an object that is gone.

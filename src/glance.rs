@@ -23,7 +23,7 @@ use kube::runtime::controller::Action;
 use tokio::sync::Semaphore;
 
 use crate::{
-    cluster::{cluster_label, placed_on, view::View},
+    cluster::{cluster_label, placed_on},
     context::Context,
     controller::{self, Handler, Turn},
     pipeline::report::StepError,
@@ -58,19 +58,13 @@ impl Handler<Glance> for Controller {
     fn gone(&self, glance: &Glance) {
         self.ctx.router.glance_gone(glance);
         reconcile::forget(&self.ctx, glance);
-        // Nothing is watched on a cluster that no CR names.
-        if let Some(name) = placed_on(glance)
-            && !self
-                .ctx
-                .router
-                .is_used_by_others(name, &watches::key_of(glance))
-            && let Ok(cluster) = self.ctx.registry.resolve(name)
-        {
-            cluster.retire::<View>();
+        if let Some(name) = placed_on(glance) {
+            self.ctx.retire_unused(name);
         }
     }
 
     fn listed(&self) {
+        self.ctx.glances.clear();
         self.ctx.router.glances_listed();
     }
 

@@ -5,6 +5,7 @@ mod answer;
 mod credential;
 mod fence;
 mod guard;
+mod limits;
 mod route;
 
 use std::{
@@ -26,21 +27,19 @@ use self::credential::Headers;
 pub(crate) use self::{
     credential::Credential,
     guard::{Guard, Throttle},
+    limits::Limits,
     route::Route,
 };
 pub use self::{
     fence::{Fence, Fenced},
-    guard::{AnswerTooLong, DeadlineExceeded},
+    guard::DeadlineExceeded,
+    limits::AnswerTooLong,
 };
 use crate::metrics::{ClusterMetrics, Metrics};
 
 /// Watches that share one connection. An API server serves 100 streams on one and lets further
 /// requests hang without an error, so some are kept for the lists between watches.
 const WATCHES_PER_CONNECTION: usize = 80;
-
-/// Largest answer to a call, and longest line of a watch, that is read: 16 MiB. A page of a list
-/// stays well below; without a limit one hostile server is enough to exhaust the memory.
-const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 
 /// How clusters are spoken to.
 #[derive(Clone, Debug)]
@@ -54,6 +53,9 @@ pub struct ClientOptions {
     /// Pieces of work that may use one cluster at a time, see
     /// [`Cluster::try_permit`](crate::Cluster::try_permit). Default 8.
     pub max_in_flight: usize,
+    /// Bytes that the informers of one target may remember, roughly; what is beyond makes them
+    /// [`Readiness::Failing`](crate::Readiness::Failing). `None`, the default, for no limit. The hub has none.
+    pub memory_limit: Option<usize>,
     /// Where numbers go.
     pub metrics: Option<Metrics>,
     /// Asked before every change, for a process that is one of several.
@@ -86,6 +88,7 @@ pub(crate) struct WatchClient {
 pub(crate) struct Shared {
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<ClusterMetrics>,
+    pub(crate) limits: Limits,
 }
 
 type Pool = legacy::Client<TimeoutConnector<HttpsConnector<Route>>, Body>;
@@ -99,6 +102,7 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(10),
             max_in_flight: 8,
+            memory_limit: None,
             metrics: None,
             fence: None,
         }
@@ -151,7 +155,7 @@ impl Connection {
         }
         let guard = Guard {
             deadline: options.request_timeout,
-            limit: ANSWER_LIMIT,
+            limits: shared.limits.clone(),
             throttle: shared.throttle.clone(),
             metrics: shared.metrics.clone(),
             fence: options.fence.clone(),

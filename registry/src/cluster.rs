@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue};
 use kube::{Client, client::ConfigExt as _};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
@@ -21,11 +21,14 @@ use self::identity::identify;
 use crate::{
     CapabilityError, ClientOptions, Informer, InformerSpec, Kind, LOCAL,
     capability::Capabilities,
-    client::{Connection, Shared, Throttle},
-    informer::leg::Legs,
+    client::{Connection, Limits, Shared, Throttle},
+    informer::{Budget, leg::Legs},
     metrics::ClusterMetrics,
     permits::{Permit, Permits},
 };
+
+/// Lists of one cluster that are under way for its watches: a page may be large.
+const LISTS: usize = 2;
 
 /// How long a generation that is replaced may take to end its tasks.
 const JOIN: Duration = Duration::from_secs(5);
@@ -51,6 +54,9 @@ pub struct Cluster {
     denied: Arc<Notify>,
     /// Whether its watches may try.
     usable: watch::Sender<bool>,
+    /// Lists that its watches may begin with at one time.
+    lists: Arc<Semaphore>,
+    budget: Arc<Budget>,
     extensions: Mutex<HashMap<TypeId, Slot>>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -81,6 +87,7 @@ pub(crate) struct Parts {
     pub(crate) connection: Connection,
     pub(crate) permits: Arc<Permits>,
     pub(crate) metrics: Arc<ClusterMetrics>,
+    pub(crate) budget: Budget,
 }
 
 // === impl Cluster ===
@@ -104,6 +111,7 @@ impl Cluster {
         let shared = Shared {
             throttle: Arc::new(Throttle::default()),
             metrics: metrics.clone(),
+            limits: Limits::hub(),
         };
         let tls = config.rustls_client_config()?;
         let connection = Connection::new(config, tls, None, HeaderMap::new(), options, &shared)?;
@@ -116,6 +124,7 @@ impl Cluster {
             connection,
             permits,
             metrics,
+            budget: Budget::new(None),
         }))
     }
 
@@ -134,6 +143,8 @@ impl Cluster {
             rotated: watch::Sender::new(0),
             denied: Arc::default(),
             usable: watch::Sender::new(true),
+            lists: Arc::new(Semaphore::new(LISTS)),
+            budget: Arc::new(parts.budget),
             extensions: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -175,7 +186,8 @@ impl Cluster {
     }
 
     /// The client for calls. Each one ends after the request timeout, its body included; nothing
-    /// is tried twice; an answer of more than 16 MiB is an error. For watches take
+    /// is tried twice; an answer that is too long is an error, [`crate::AnswerTooLong`]: of a target 4 MiB or
+    /// 100,000 JSON values, of the hub 64 MiB. Lists are followed by [`crate::Pages`]. For watches take
     /// [`Self::informer`].
     pub fn client(&self) -> Client {
         self.connection.unary()
@@ -348,7 +360,13 @@ impl Cluster {
             rotated: self.rotated.subscribe(),
             denied: self.denied.clone(),
             usable: self.usable.subscribe(),
+            lists: self.lists.clone(),
         }
+    }
+
+    /// What its informers may remember.
+    pub(crate) fn budget(&self) -> Arc<Budget> {
+        self.budget.clone()
     }
 
     /// Itself, for tasks that must not keep it alive.

@@ -154,6 +154,18 @@ fn within<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError +
     }
 }
 
+/// Whether an error of this type is what is behind another one.
+pub(crate) fn caused_by<E: StdError + 'static>(error: &kube::Error) -> bool {
+    let mut next = Some(error as &(dyn StdError + 'static));
+    while let Some(error) = next {
+        if error.is::<E>() {
+            return true;
+        }
+        next = within(error);
+    }
+    false
+}
+
 /// The longest text of somebody else's that is passed on, in characters.
 const LONGEST_TEXT: usize = 512;
 

@@ -1,5 +1,6 @@
 //! What is known of one kind on one cluster, kept up to date by watches.
 
+mod budget;
 pub(crate) mod feed;
 pub(crate) mod leg;
 mod store;
@@ -13,9 +14,11 @@ use kube::api::DynamicObject;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(crate) use self::budget::Budget;
 use self::{
+    budget::weight,
     feed::Feed,
-    leg::{Legs, Sink},
+    leg::{Full, Legs, Sink},
     store::{Source, Store, key, version},
 };
 use crate::{Cluster, Kind, metrics::ClusterMetrics};
@@ -99,6 +102,7 @@ struct Inner {
     cluster_name: String,
     spec: InformerSpec,
     metrics: Arc<ClusterMetrics>,
+    budget: Arc<Budget>,
     store: RwLock<Store>,
     legs: Vec<LegState>,
 }
@@ -116,6 +120,16 @@ pub(crate) enum Phase {
     NotServed,
     Forbidden(String),
     Failing(String),
+}
+
+/// What became of an object.
+struct Folded {
+    /// It, reduced.
+    object: Arc<DynamicObject>,
+    /// What was known of its name.
+    known: Option<Arc<DynamicObject>>,
+    /// Whether there was room for it.
+    fits: bool,
 }
 
 /// Leads the events of one leg into the store and to the owner.
@@ -141,6 +155,7 @@ impl Informer {
             cluster: cluster.weak(),
             cluster_name: cluster.name().to_owned(),
             metrics: cluster.metrics().clone(),
+            budget: cluster.budget(),
             store: RwLock::default(),
             legs: namespaces.iter().map(leg).collect(),
             spec,
@@ -228,7 +243,8 @@ impl Informer {
     /// Folds in the answer of an own read or write, so that the next look does not lag behind it.
     /// Older news than what is known are ignored. Does not call `on_change`. Answers the object, reduced.
     pub fn observe(&self, object: DynamicObject) -> Arc<DynamicObject> {
-        self.inner.fold(object, Source::Observed).0
+        // There is room for what we write ourselves.
+        self.inner.fold(object, Source::Observed).object
     }
 
     /// Forgets an object that is certainly gone: the server answered a delete with a status or a
@@ -309,6 +325,9 @@ impl Inner {
     }
 
     fn count(&self, store: &mut Store) {
+        let held = store.weight();
+        let before = std::mem::replace(&mut store.weighed, held);
+        self.budget.change(before, held);
         let now = if store.closed { 0 } else { store.len() };
         let before = std::mem::replace(&mut store.counted, now);
         if before != now {
@@ -318,24 +337,26 @@ impl Inner {
         }
     }
 
-    /// Folds in an object; answers it, reduced, and what was known of its name.
-    fn fold(
-        &self,
-        mut object: DynamicObject,
-        source: Source,
-    ) -> (Arc<DynamicObject>, Option<Arc<DynamicObject>>) {
+    /// Folds in an object, unless it came from outside and there is no room for it.
+    fn fold(&self, mut object: DynamicObject, source: Source) -> Folded {
         let kept = (self.spec.keep)(&object);
         (self.spec.reduce)(&mut object);
+        let weight = if kept { weight(&object) } else { 0 };
+        let fits = source == Source::Observed || self.budget.has_room(weight);
         let object = Arc::new(object);
         let known = self.change(|store| {
             let (namespace, name) = key(&object);
             let known = store.get(namespace, name);
-            if store.accepts(&object, source) {
-                store.put(object.clone(), kept, source);
+            if fits && store.accepts(&object, source) {
+                store.put(object.clone(), kept.then_some(weight), source);
             }
             known
         });
-        (object, known)
+        Folded {
+            object,
+            known,
+            fits,
+        }
     }
 
     fn notify(&self, change: &Change) {
@@ -361,15 +382,22 @@ impl Sink for IntoStore {
         self.inner.change(|store| store.begin(self.scope()));
     }
 
-    fn put(&self, object: DynamicObject, listed: bool) {
+    fn put(&self, object: DynamicObject, listed: bool) -> Result<(), Full> {
         let source = if listed { Source::List } else { Source::Watch };
-        let (object, known) = self.inner.fold(object, source);
+        let Folded {
+            object,
+            known,
+            fits,
+        } = self.inner.fold(object, source);
+        if !fits {
+            return Err(Full(self.inner.budget.limit()));
+        }
         let is_news = known.as_ref().is_none_or(|known| {
             known.metadata.uid != object.metadata.uid
                 || known.metadata.resource_version != object.metadata.resource_version
         });
         if listed && !is_news {
-            return;
+            return Ok(());
         }
         let before = known.filter(|known| {
             known.metadata.labels != object.metadata.labels
@@ -379,6 +407,7 @@ impl Sink for IntoStore {
         if let Some(before) = before {
             self.inner.notify(&Change::Relabelled(before));
         }
+        Ok(())
     }
 
     fn remove(&self, mut object: DynamicObject) {
@@ -399,15 +428,19 @@ impl Sink for IntoStore {
         self.inner.notify(&Change::Synced);
     }
 
+    fn forget(&self) {
+        let gone = self.inner.change(|store| store.clear(self.scope()));
+        for object in gone {
+            self.inner.notify(&Change::Deleted(object));
+        }
+    }
+
     fn served(&self) {
         self.inner.notify(&Change::Served);
     }
 
     fn gone(&self) {
-        let gone = self.inner.change(|store| store.clear(self.scope()));
-        for object in gone {
-            self.inner.notify(&Change::Deleted(object));
-        }
+        self.forget();
         self.inner.notify(&Change::Gone);
     }
 

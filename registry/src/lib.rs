@@ -112,6 +112,7 @@ mod manager;
 mod metrics;
 mod mirror;
 mod objects;
+mod pages;
 mod permits;
 mod policy;
 mod preflight;
@@ -132,6 +133,7 @@ pub use crate::{
     kind::Kind,
     metrics::Metrics,
     objects::Dependents,
+    pages::Pages,
     permits::Permit,
     policy::Purpose,
     preflight::{Needs, Permission},

@@ -237,6 +237,8 @@ impl Owner {
 
     fn refuse(&self, member: &mut Member, hash: Option<ContentHash>, error: &RegistrationError) {
         let detail = error.to_string();
+        // What was written before is withdrawn, also where it only waits for somebody's approval.
+        member.stranger = None;
         member.seen = hash;
         member.tried = true;
         let known = member.state.cause == Some(error.cause()) && member.state.detail == detail;

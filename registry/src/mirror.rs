@@ -15,7 +15,10 @@ use arc_swap::ArcSwap;
 use kube::api::DynamicObject;
 use tokio::sync::watch;
 
-use crate::informer::{Phase, leg::Sink};
+use crate::informer::{
+    Phase,
+    leg::{Full, Sink},
+};
 
 /// What is known of the objects, by name.
 pub(crate) struct Mirror<T> {
@@ -33,8 +36,18 @@ pub(crate) struct Mirror<T> {
 /// Is told the name of an object, what it was and what it is.
 type Tell<T> = dyn Fn(&str, Option<&T>, Option<&T>) + Send + Sync;
 
+/// Where an object comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Listed,
+    Watched,
+    Written,
+}
+
 struct Item<T> {
     version: u64,
+    /// From the answer of an own write since the last list began; that list may be older.
+    written: bool,
     value: Arc<T>,
 }
 
@@ -42,6 +55,7 @@ impl<T> Clone for Item<T> {
     fn clone(&self) -> Self {
         Self {
             version: self.version,
+            written: self.written,
             value: Arc::clone(&self.value),
         }
     }
@@ -92,8 +106,12 @@ impl<T> Mirror<T> {
             && matches!(*self.phase.borrow(), Phase::Synced | Phase::Failing(_))
     }
 
-    /// Folds in an object from the watch or the answer to an own write; older news are ignored.
+    /// Folds in the answer to an own write; older news are ignored.
     pub(crate) fn fold(&self, object: DynamicObject) {
+        self.take(object, Source::Written);
+    }
+
+    fn take(&self, object: DynamicObject, source: Source) {
         let Some(name) = object.metadata.name.clone() else {
             return;
         };
@@ -108,11 +126,17 @@ impl<T> Mirror<T> {
         };
         let item = Item {
             version,
+            written: source == Source::Written,
             value: Arc::new(value),
         };
         let before = self.change(|items| {
             let known = items.get(&name).cloned();
-            if known.as_ref().is_some_and(|known| known.version >= version) {
+            let is_news = known.as_ref().is_none_or(|known| match source {
+                // A list is the truth also where its numbers are smaller, as on a hub that was restored.
+                Source::Listed if !known.written => known.version != version,
+                _ => known.version < version,
+            });
+            if !is_news {
                 return Err(());
             }
             items.insert(name.clone(), item.clone());
@@ -161,13 +185,28 @@ impl<T> Mirror<T> {
 impl<T: Send + Sync> Sink for Mirror<T> {
     fn begin(&self) {
         self.listed().clear();
+        self.items.rcu(|items| {
+            let items = items.iter();
+            let items = items.map(|(name, item)| {
+                let mut item = item.clone();
+                item.written = false;
+                (name.clone(), item)
+            });
+            Arc::new(items.collect())
+        });
     }
 
-    fn put(&self, object: DynamicObject, listed: bool) {
+    fn put(&self, object: DynamicObject, listed: bool) -> Result<(), Full> {
         if listed && let Some(name) = object.metadata.name.clone() {
             self.listed().insert(name);
         }
-        self.fold(object);
+        let source = if listed {
+            Source::Listed
+        } else {
+            Source::Watched
+        };
+        self.take(object, source);
+        Ok(())
     }
 
     fn remove(&self, object: DynamicObject) {
@@ -186,13 +225,17 @@ impl<T: Send + Sync> Sink for Mirror<T> {
         self.complete.store(true, Ordering::Release);
     }
 
+    fn forget(&self) {
+        self.complete.store(false, Ordering::Release);
+        for name in self.all().into_keys() {
+            Self::forget(self, &name);
+        }
+    }
+
     fn served(&self) {}
 
     fn gone(&self) {
-        self.complete.store(false, Ordering::Release);
-        for name in self.all().into_keys() {
-            self.forget(&name);
-        }
+        Sink::forget(self);
     }
 
     fn phase(&self, phase: Phase) {
@@ -238,10 +281,24 @@ mod tests {
     fn an_own_write_is_not_undone_by_older_news() {
         let mirror = mirror();
         mirror.fold(object("blue", "10"));
-        mirror.put(object("blue", "9"), false);
+        let _ = mirror.put(object("blue", "9"), false);
         assert_eq!(mirror.get("blue").unwrap()["v"], "10");
-        mirror.put(object("blue", "11"), false);
+        let _ = mirror.put(object("blue", "11"), false);
         assert_eq!(mirror.get("blue").unwrap()["v"], "11");
+    }
+
+    #[test]
+    fn a_hub_that_was_restored_is_believed_and_an_own_write_since_the_list_began_is_newer() {
+        let mirror = mirror();
+        let _ = mirror.put(object("blue", "900"), false);
+        let _ = mirror.put(object("green", "900"), false);
+        mirror.begin();
+        mirror.fold(object("green", "950"));
+        let _ = mirror.put(object("blue", "3"), true);
+        let _ = mirror.put(object("green", "3"), true);
+        mirror.end();
+        assert_eq!(mirror.get("blue").unwrap()["v"], "3");
+        assert_eq!(mirror.get("green").unwrap()["v"], "950");
     }
 
     #[test]
@@ -264,7 +321,7 @@ mod tests {
         mirror.fold(object("blue", "1"));
         mirror.fold(object("green", "1"));
         mirror.begin();
-        mirror.put(object("green", "1"), true);
+        let _ = mirror.put(object("green", "1"), true);
         mirror.end();
         assert!(mirror.get("blue").is_none());
         assert!(mirror.get("green").is_some());

@@ -251,7 +251,10 @@ impl Writer {
             || facts.dependents.is_some_and(|count| count > 0);
         let outcome = match object {
             Some(object) if object.metadata.deletion_timestamp.is_some() => return None,
-            Some(object) if !is_needed && object.is_managed_by(&self.program) => {
+            // What people wrote into it holds for whoever registers under this name next.
+            Some(object)
+                if !is_needed && object.is_managed_by(&self.program) && object.spec.is_empty() =>
+            {
                 // Whether others still name the cluster is not known right after the start.
                 facts.dependents?;
                 self.delete(object).await

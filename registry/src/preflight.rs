@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::rules::allows;
 use crate::{
-    Change, Cluster, InformerSpec, Kind, Payload,
+    Change, Cluster, Informer, InformerSpec, Kind, Payload,
     backoff::{Backoff, jittered},
     failure::{error_code, error_text},
     objects::{Findings, NAMESPACE},
@@ -116,7 +116,7 @@ async fn follow(shared: Arc<Shared>, cluster: std::sync::Weak<Cluster>, needs: A
     drop((legs, present));
     let mut reports = shared.reports.changes();
     let appeared = Arc::new(Notify::new());
-    let mut watched = None;
+    let mut watched: Option<(BTreeSet<String>, Arc<Informer>)> = None;
     let mut backoff = Backoff::new(WANTING.0, WANTING.1);
     loop {
         rotated.mark_unchanged();
@@ -133,9 +133,13 @@ async fn follow(shared: Arc<Shared>, cluster: std::sync::Weak<Cluster>, needs: A
                 if shared.reports.findings(&name).as_deref() != Some(&findings) {
                     backoff.reset();
                 }
-                watched = (!findings.missing_namespaces.is_empty()).then(|| {
-                    watched.unwrap_or_else(|| present.informer(appearing(&wanted, &appeared)))
-                });
+                let missing: BTreeSet<_> = findings.missing_namespaces.iter().cloned().collect();
+                if missing.is_empty() {
+                    watched = None;
+                } else if watched.as_ref().is_none_or(|(known, _)| *known != missing) {
+                    let informer = present.informer(appearing(&missing, &appeared));
+                    watched = Some((missing, informer));
+                }
                 shared.found(&name, findings);
             }
             // What was found before still stands; that the cluster is out of reach is shown elsewhere.
@@ -185,23 +189,25 @@ fn wanted(shared: &Shared, cluster: &Cluster) -> BTreeSet<String> {
     }
 }
 
-/// Tells when one of the namespaces appears. Where that may not be watched, the next look does.
-fn appearing(wanted: &BTreeSet<String>, appeared: &Arc<Notify>) -> InformerSpec {
-    let (wanted, appeared) = (wanted.clone(), appeared.clone());
+/// Tells when one of the namespaces appears, and of no other. Where that may not be watched, the next look does.
+fn appearing(missing: &BTreeSet<String>, appeared: &Arc<Notify>) -> InformerSpec {
+    let (missing, appeared) = (missing.clone(), appeared.clone());
+    let is_missing = move |object: &DynamicObject| {
+        let name = object.metadata.name.as_deref();
+        name.is_some_and(|name| missing.contains(name))
+    };
+    let told = is_missing.clone();
     InformerSpec {
         kind: NAMESPACE,
         selector: None,
         payload: Payload::Metadata,
-        keep: Arc::new(move |object: &DynamicObject| {
-            let name = object.metadata.name.as_deref();
-            name.is_some_and(|name| wanted.contains(name))
-        }),
+        keep: Arc::new(is_missing),
         reduce: Arc::new(|object: &mut DynamicObject| {
             object.metadata.managed_fields = None;
             object.metadata.annotations = None;
         }),
         on_change: Arc::new(move |_: &Cluster, change: &Change| {
-            if matches!(change, Change::Applied(_)) {
+            if matches!(change, Change::Applied(object) if told(object)) {
                 appeared.notify_one();
             }
         }),
@@ -361,5 +367,27 @@ impl Cluster {
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client());
         let answer = reviews.create(&PostParams::default(), &question).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClientOptions;
+
+    #[tokio::test]
+    async fn only_a_namespace_that_is_missing_leads_to_another_look() {
+        let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let cluster = Cluster::hub(config, None, &ClientOptions::default()).unwrap();
+        let appeared = Arc::new(Notify::new());
+        let spec = appearing(&["wanted".to_owned()].into(), &appeared);
+        let tells = |name: &str| {
+            let object = DynamicObject::new(name, &NAMESPACE.api_resource());
+            (spec.on_change)(&cluster, &Change::Applied(Arc::new(object)));
+            let told = futures::FutureExt::now_or_never(appeared.notified());
+            told.is_some()
+        };
+        assert!(!tells("another"));
+        assert!(tells("wanted"));
     }
 }

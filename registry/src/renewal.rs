@@ -26,7 +26,11 @@ use kube::{
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use crate::{Claims, Cluster, Registration, failure::error_text, target_cluster::MANAGED_BY_LABEL};
+use crate::{
+    Claims, Cluster, Registration,
+    failure::{error_code, error_text},
+    target_cluster::MANAGED_BY_LABEL,
+};
 
 /// Label of a Secret with a renewed token; its value is the name of the registration, or the
 /// beginning of it where that is longer than the value of a label may be.
@@ -165,8 +169,8 @@ impl Life {
     }
 }
 
-/// Renews one token, not before a time, and however often that has to be tried. The new one arrives with its Secret; `failed` is
-/// told of every try that brings none.
+/// Renews one token, not before a time, and however often that has to be tried, until it is stopped: the new one arrives with
+/// its Secret, and takes the place of this one. `failed` is told of every try that brings none.
 pub(crate) async fn run(
     shelf: Shelf,
     cluster: Weak<Cluster>,
@@ -190,19 +194,21 @@ pub(crate) async fn run(
             return;
         };
         let name = present.name().to_owned();
-        match renew(&shelf, &present, &registration, &life).await {
+        let pause = life.retry(Timestamp::now());
+        let pause = match renew(&shelf, &present, &registration, &life).await {
             Ok(()) => {
                 tracing::info!(cluster = name, "renewed the token");
-                return;
+                pause.max(SHORTEST_PAUSE)
             }
             Err(error) => {
                 let text = error_text(&error);
                 tracing::warn!(cluster = name, error = text, "cannot renew the token");
                 failed(text);
+                pause
             }
-        }
+        };
         drop(present);
-        tokio::time::sleep(life.retry(Timestamp::now())).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -212,6 +218,23 @@ async fn renew(
     registration: &Registration,
     life: &Life,
 ) -> Result<(), kube::Error> {
+    let secrets: Api<Secret> = Api::namespaced(shelf.hub.clone(), &shelf.namespace);
+    let name = secret_name(registration.name());
+    let known = match secrets.get_metadata(&name).await {
+        Ok(known) => Some(known.metadata),
+        Err(error) if error_code(&error) == Some(404) => None,
+        Err(error) => return Err(error),
+    };
+    if known
+        .as_ref()
+        .is_some_and(|known| !is_renewal_of(known, registration.name()))
+    {
+        let text = format!(
+            "the Secret {}/{name}, where the renewed token is to be kept, is something else: give it another name",
+            shelf.namespace
+        );
+        return Err(kube::Error::Service(text.into()));
+    }
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), &life.namespace);
     let wish = TokenRequest {
         spec: TokenRequestSpec {
@@ -226,11 +249,19 @@ async fn renew(
     let Some(status) = answer.status else {
         return Err(kube::Error::Service("the cluster gave no token".into()));
     };
-    let name = secret_name(registration.name());
+    if status.expiration_timestamp.0 <= life.expires {
+        let text = format!(
+            "the cluster gave a token that ends no later than the present one, at {}",
+            status.expiration_timestamp.0
+        );
+        return Err(kube::Error::Service(text.into()));
+    }
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),
             namespace: Some(shelf.namespace.clone()),
+            // What took its place since it was looked at is not written over.
+            resource_version: known.and_then(|known| known.resource_version),
             labels: Some(
                 [
                     (RENEWAL_LABEL.to_owned(), label(registration.name())),
@@ -263,7 +294,6 @@ async fn renew(
         ),
         ..Secret::default()
     };
-    let secrets: Api<Secret> = Api::namespaced(shelf.hub.clone(), &shelf.namespace);
     let params = PatchParams::apply(&shelf.program).force();
     secrets
         .patch(&name, &params, &Patch::Apply(&secret))
@@ -280,6 +310,12 @@ fn secret_name(registration: &str) -> String {
     let hash = HEXLOWER.encode(&Sha256::digest(registration.as_bytes())[..8]);
     let room = 253 - SUFFIX.len() - 1 - hash.len();
     format!("{}-{hash}{SUFFIX}", beginning(registration, room))
+}
+
+/// Whether a Secret of the right name is the renewed token of a registration, and not one that somebody named so.
+fn is_renewal_of(metadata: &ObjectMeta, registration: &str) -> bool {
+    let labels = metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(RENEWAL_LABEL)) == Some(&label(registration))
 }
 
 /// A name as the value of a label.

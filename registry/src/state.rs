@@ -47,9 +47,11 @@ pub struct ClusterState {
     /// Host and port of the API server, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// UID of the `kube-system` namespace there, if it may be read.
+    /// UID of the `kube-system` namespace of the cluster that the name has led to so far, if that was ever read.
     #[serde(rename = "clusterUID", skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// Whether the connection in use was told that UID: not so where it may not read the namespace.
+    pub identified: bool,
     /// Version the API server reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -213,6 +215,7 @@ impl ClusterState {
             next_try: None,
             server: None,
             uid: None,
+            identified: false,
             version: None,
             namespaces: Vec::new(),
             credential: None,

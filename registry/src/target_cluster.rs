@@ -195,6 +195,22 @@ impl TargetClusterSpec {
             .unwrap_or(DEFAULT_MAX_IN_FLIGHT)
     }
 
+    /// Whether it says nothing that would be missed.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self {
+            allowed_namespaces,
+            paused,
+            identity,
+            max_in_flight,
+            renew_credentials,
+        } = self;
+        allowed_namespaces.is_none()
+            && *paused != Some(true)
+            && identity.is_none()
+            && max_in_flight.is_none()
+            && *renew_credentials != Some(true)
+    }
+
     /// The wanted identity, if there is one.
     pub fn pinned(&self) -> Option<&str> {
         self.identity.as_deref().filter(|uid| !uid.is_empty())
@@ -204,7 +220,7 @@ impl TargetClusterSpec {
 // === impl TargetCluster ===
 
 impl TargetCluster {
-    /// Whether the program of this name has created it, and nobody else.
+    /// Whether the program of this name has created it. Others may have written into it since.
     pub fn is_managed_by(&self, program: &str) -> bool {
         let labels = self.metadata.labels.as_ref();
         labels

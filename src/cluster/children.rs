@@ -161,13 +161,20 @@ impl Target {
     /// Deletes exactly this object, in the background. One that is gone already is fine.
     pub async fn delete(&self, kind: &Kind, meta: &ObjectMeta) -> Result<(), StepError> {
         // The default for Jobs is to orphan the pods.
-        self.delete_by(kind, meta, PropagationPolicy::Background)
+        self.delete_by(kind, meta, None, PropagationPolicy::Background)
+            .await
+    }
+
+    /// Deletes exactly this object as it was looked at: one that somebody has changed since stays.
+    pub async fn delete_unchanged(&self, kind: &Kind, meta: &ObjectMeta) -> Result<(), StepError> {
+        let version = meta.resource_version.clone();
+        self.delete_by(kind, meta, version, PropagationPolicy::Background)
             .await
     }
 
     /// Deletes exactly this object; it stays until all that it controls is gone.
     pub async fn delete_last(&self, kind: &Kind, meta: &ObjectMeta) -> Result<(), StepError> {
-        self.delete_by(kind, meta, PropagationPolicy::Foreground)
+        self.delete_by(kind, meta, None, PropagationPolicy::Foreground)
             .await
     }
 
@@ -175,6 +182,7 @@ impl Target {
         &self,
         kind: &Kind,
         meta: &ObjectMeta,
+        resource_version: Option<String>,
         policy: PropagationPolicy,
     ) -> Result<(), StepError> {
         if meta.deletion_timestamp.is_some() {
@@ -185,7 +193,7 @@ impl Target {
             propagation_policy: Some(policy),
             preconditions: meta.uid.clone().map(|uid| Preconditions {
                 uid: Some(uid),
-                resource_version: None,
+                resource_version,
             }),
             ..DeleteParams::default()
         };

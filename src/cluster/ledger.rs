@@ -92,6 +92,11 @@ impl Ledgers {
                 .or_default(),
         )
     }
+
+    /// Forgets the clusters that are not `known`. Who still works on one keeps what it has.
+    pub fn retain(&self, known: impl Fn(&str) -> bool) {
+        lock(&self.by_cluster).retain(|cluster, _| known(cluster));
+    }
 }
 
 // === impl Ledger ===
@@ -386,6 +391,16 @@ mod tests {
         let newer = applied_at("2026-01-01T00:00:02Z");
         assert_eq!(newer, applied_at("2026-01-01T00:00:02Z"));
         assert_ne!(newer, applied_at("2026-01-01T00:00:01Z"));
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_cluster_lasts_as_long_as_its_registration() {
+        let ledgers = Ledgers::default();
+        ledgers.of("edge-1").learn_genuine("u");
+        ledgers.of("edge-2").learn_genuine("u");
+        ledgers.retain(|name| name == "edge-2");
+        assert!(!ledgers.of("edge-1").is_genuine("u"), "registered anew");
+        assert!(ledgers.of("edge-2").is_genuine("u"));
     }
 
     #[test]

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, api::ListParams, core::DynamicObject};
-use target_registry::{Kind, Readiness};
+use target_registry::{Kind, Pages, Readiness};
 
 use super::{Target, inputs::metadata_only, ownership::Claim};
 use crate::pipeline::report::StepError;
+
+/// Objects of one page of a list; of metadata, which is small.
+pub(super) const PAGE: u32 = 500;
 
 // === impl Target (reads) ===
 
@@ -104,21 +107,23 @@ impl Target {
     }
 
     async fn list_metadata(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
-        let list = self
-            .api(kind)
-            .list_metadata(&ListParams::default())
-            .await
-            .map_err(|error| {
+        let fetch = |params: ListParams| {
+            let api = self.api(kind);
+            async move { api.list_metadata(&params).await }
+        };
+        let mut pages = Pages::new(ListParams::default().limit(PAGE));
+        let mut all = Vec::new();
+        loop {
+            let page = pages.next(fetch).await.map_err(|error| {
                 StepError::from(error).context(&format!(
                     "listing {}s in {}",
                     kind.kind,
                     self.namespace()
                 ))
             })?;
-        Ok(list
-            .items
-            .into_iter()
-            .map(|item| Arc::new(metadata_only(kind, item.metadata)))
-            .collect())
+            let Some(page) = page else { return Ok(all) };
+            let items = page.items.into_iter();
+            all.extend(items.map(|item| Arc::new(metadata_only(kind, item.metadata))));
+        }
     }
 }

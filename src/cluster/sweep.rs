@@ -8,16 +8,15 @@ use futures::future::join_all;
 use glance_api::keys::labels::OWNER_KIND;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
-use target_registry::Kind;
+use target_registry::{Kind, Pages};
 
 use super::{
     Target,
     kinds::{self, CHILDREN, MARIADB_CHILDREN},
     ownership,
+    reads::PAGE,
 };
 use crate::pipeline::report::{ErrorKind, StepError, describe};
-
-const PAGE: u32 = 500;
 
 /// The MariaDB objects that stand for the database of a Glance.
 #[derive(Debug, Default)]
@@ -31,17 +30,21 @@ pub struct DatabaseObjects {
 impl Target {
     /// Deletes everything this Glance owns on its target. The objects that were deleted, as `Kind name`.
     pub async fn sweep(&self) -> Result<Vec<String>, StepError> {
-        self.sweep_where(|meta| self.owner.may_delete(meta)).await
+        let may_delete = |meta: &ObjectMeta| self.owner.may_delete(meta);
+        self.sweep_where(may_delete, false).await
     }
 
-    /// The same of a Glance that is gone: only what bears its very mark.
+    /// The same of a Glance that is gone: only what bears its very mark, and still does when it is deleted, for another
+    /// Glance of its name may take it over at any time.
     pub async fn sweep_left_behind(&self) -> Result<Vec<String>, StepError> {
-        self.sweep_where(|meta| self.owner.has_left(meta)).await
+        let has_left = |meta: &ObjectMeta| self.owner.has_left(meta);
+        self.sweep_where(has_left, true).await
     }
 
     async fn sweep_where(
         &self,
-        is_meant: impl Fn(&ObjectMeta) -> bool + Sync,
+        is_meant: impl Fn(&ObjectMeta) -> bool + Send + Sync,
+        unchanged: bool,
     ) -> Result<Vec<String>, StepError> {
         // Looked for at once, deleted in order. Boxed: a list is large, and so is every future around it.
         let lists = join_all(CHILDREN.map(|child| {
@@ -52,7 +55,10 @@ impl Target {
         let mut failures: Vec<StepError> = Vec::new();
         for (child, listed) in CHILDREN.iter().zip(lists.await) {
             let swept = match listed {
-                Ok(all) => self.sweep_kind(&child.kind, &all, &is_meant).await,
+                Ok(all) => {
+                    let meant = all.iter().filter(|meta| is_meant(meta));
+                    self.sweep_kind(&child.kind, meant, unchanged).await
+                }
                 Err(error) => Err(error),
             };
             match swept {
@@ -124,12 +130,17 @@ impl Target {
     async fn sweep_kind(
         &self,
         kind: &Kind,
-        all: &[ObjectMeta],
-        is_meant: &(impl Fn(&ObjectMeta) -> bool + Sync),
+        meant: impl Iterator<Item = &ObjectMeta> + Send,
+        unchanged: bool,
     ) -> Result<Vec<String>, StepError> {
         let mut deleted = Vec::new();
-        for meta in all.iter().filter(|meta| is_meant(meta)) {
-            self.delete(kind, meta).await.map_err(|error| StepError {
+        for meta in meant {
+            let done = if unchanged {
+                self.delete_unchanged(kind, meta).await
+            } else {
+                self.delete(kind, meta).await
+            };
+            done.map_err(|error| StepError {
                 message: error.message.replacen("deleting ", "deleting remote ", 1),
                 ..error
             })?;
@@ -141,24 +152,26 @@ impl Target {
 
     /// Every object of a kind that may be a child of some Glance.
     async fn list_marked(&self, kind: Kind) -> Result<Vec<ObjectMeta>, StepError> {
+        let list = || Pages::new(ListParams::default().limit(PAGE));
+        let mut pages = list();
         let mut found = Vec::new();
-        let mut token: Option<String> = None;
         let mut restarted = false;
         loop {
-            let mut params = ListParams::default().limit(PAGE);
-            params.continue_token.clone_from(&token);
-            let page = match self.api(&kind).list_metadata(&params).await {
-                Ok(page) => page,
+            let fetch = |params: ListParams| {
+                let api = self.api(&kind);
+                async move { api.list_metadata(&params).await }
+            };
+            let page = match pages.next(fetch).await {
+                Ok(Some(page)) => page,
+                Ok(None) => return Ok(found),
                 // Not served: nothing can be there.
                 Err(kube::Error::Api(status)) if status.code == 404 && self.lacks(&kind).await => {
                     return Ok(found);
                 }
-                Err(kube::Error::Api(status))
-                    if status.code == 410 && token.is_some() && !restarted =>
-                {
+                Err(kube::Error::Api(status)) if status.code == 410 && !restarted => {
                     restarted = true;
                     found.clear();
-                    token = None;
+                    pages = list();
                     continue;
                 }
                 Err(error) => {
@@ -177,10 +190,6 @@ impl Target {
                     item.metadata.managed_fields = None;
                     found.push(item.metadata);
                 }
-            }
-            token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if token.is_none() {
-                return Ok(found);
             }
         }
     }

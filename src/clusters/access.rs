@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use glance_api::keys::annotations::HUB_UID;
 use serde_json::{Value, json};
 
 /// Namespace of the hub's account, by convention.
@@ -85,6 +86,8 @@ pub struct Access {
     pub scope: Option<BTreeSet<String>>,
     /// Whether these namespaces are created as well.
     pub create_namespaces: bool,
+    /// UID of the hub that it is for, where that is known.
+    pub hub: Option<String>,
 }
 
 // === impl Rule ===
@@ -150,7 +153,7 @@ impl Access {
     /// A Secret that the cluster fills with a token of the account.
     pub fn token(&self, name: &str) -> Value {
         let mut metadata = self.metadata(name, Some(&self.namespace));
-        metadata["annotations"] = json!({ "kubernetes.io/service-account.name": self.account });
+        metadata["annotations"]["kubernetes.io/service-account.name"] = json!(self.account);
         json!({
             "apiVersion": "v1", "kind": "Secret",
             "type": "kubernetes.io/service-account-token",
@@ -181,6 +184,9 @@ impl Access {
         let mut metadata = json!({ "name": name, "labels": self.labels() });
         if let Some(namespace) = namespace {
             metadata["namespace"] = json!(namespace);
+        }
+        if let Some(hub) = &self.hub {
+            metadata["annotations"][HUB_UID] = json!(hub);
         }
         metadata
     }
@@ -234,6 +240,7 @@ mod tests {
             account: ACCOUNT.to_owned(),
             scope: Some(["b".to_owned(), "a".to_owned()].into()),
             create_namespaces: true,
+            hub: None,
         }
     }
 
@@ -298,6 +305,24 @@ mod tests {
             "another-target-cluster-access",
             "nor do two accounts of one"
         );
+    }
+
+    #[test]
+    fn what_is_granted_names_the_hub_it_is_for() {
+        let marked = Access {
+            hub: Some("here".to_owned()),
+            ..access(NAMESPACE)
+        };
+        let marks = |object: &&Value| object["metadata"]["annotations"][HUB_UID] == "here";
+        let objects = marked.objects();
+        assert_eq!(
+            objects.iter().filter(marks).count(),
+            objects.len() - 3,
+            "all but the namespaces"
+        );
+        let token = marked.token("token");
+        let account = &token["metadata"]["annotations"]["kubernetes.io/service-account.name"];
+        assert_eq!(account, ACCOUNT);
     }
 
     #[test]

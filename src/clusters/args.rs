@@ -171,7 +171,7 @@ pub struct RegisterArgs {
     #[arg(long)]
     pub use_existing_access: bool,
 
-    /// Take over fields that another manager has set on the objects on the target
+    /// Take over fields that another manager has set on the objects on the target, and an account of another hub
     #[arg(long)]
     pub force_conflicts: bool,
 

@@ -67,6 +67,14 @@ pub enum Error {
         /// `namespace/name` of the account.
         account: String,
     },
+    /// The account on the target is another hub's.
+    #[error("the account {account} on the target was made for another hub ({hub})")]
+    OtherHub {
+        /// `namespace/name` of the account.
+        account: String,
+        /// UID of the other hub.
+        hub: String,
+    },
     /// The name belongs to another cluster.
     #[error(
         "the name {name} is registered for another cluster ({known}) than the context leads to ({found})"
@@ -165,6 +173,9 @@ impl Error {
             ),
             Self::SharedAccount { .. } => {
                 "name an account of its own by --service-account, or share this one as it is with --use-existing-access".to_owned()
+            }
+            Self::OtherHub { .. } => {
+                "give this hub one of its own by --access-namespace or --service-account, or take it over with --force-conflicts if the other hub is gone".to_owned()
             }
             Self::NoTargetContext { .. } => "name it by --target-context".to_owned(),
             Self::Silent { name, .. } => {

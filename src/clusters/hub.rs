@@ -330,7 +330,21 @@ pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
+    delete_with(api, name, uid, false).await
+}
+
+/// The same, or with `dry_run` only whether it could be done.
+pub async fn delete_with<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<String>,
+    dry_run: bool,
+) -> Result<bool, kube::Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
     let parameters = DeleteParams {
+        dry_run,
         preconditions: Some(Preconditions {
             uid,
             resource_version: None,
@@ -403,6 +417,21 @@ impl Fleet {
         });
         same.map(|entry| entry.name.clone())
     }
+
+    /// Other registrations with this account of which it is not known which cluster they lead to.
+    pub fn unidentified(
+        &self,
+        name: &str,
+        account: &(String, String),
+    ) -> impl Iterator<Item = (&str, Registration)> {
+        let others = self.entries.iter();
+        let others = others.filter(move |entry| entry.name != name && entry.uid().is_none());
+        others.filter_map(move |entry| {
+            let registration = entry.in_use()?;
+            let is_of_it = registration.claims().account.as_ref() == Some(account);
+            is_of_it.then_some((entry.name.as_str(), registration))
+        })
+    }
 }
 
 // === impl Entry ===
@@ -426,9 +455,13 @@ impl Entry {
     /// Whether both lead to one cluster: by the address, or, under two addresses, by who answers there.
     fn leads_where(&self, other: &Self) -> bool {
         let server = |entry: &Self| entry.in_use().map(|registration| registration.server());
-        let uid = |entry: &Self| entry.target.as_ref()?.status.as_ref()?.cluster_uid.clone();
         let alike = |a: Option<String>, b: Option<String>| a.is_some() && a == b;
-        alike(server(self), server(other)) || alike(uid(self), uid(other))
+        alike(server(self), server(other)) || alike(self.uid(), other.uid())
+    }
+
+    /// Identity of the cluster, as far as the operator has said.
+    fn uid(&self) -> Option<String> {
+        self.target.as_ref()?.status.as_ref()?.cluster_uid.clone()
     }
 
     /// A data key of the Secret, registration or not.

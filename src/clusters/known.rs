@@ -37,19 +37,7 @@ pub struct Known {
 impl Known {
     /// By the Secret and the `TargetCluster`; without an identity there, by asking the cluster.
     pub async fn of(hub: &Hub, name: &str, secret: Option<&Secret>) -> Result<Self, Error> {
-        if let Some(secret) = secret
-            && !secret
-                .data
-                .iter()
-                .flatten()
-                .any(|(key, _)| key == KUBECONFIG_KEY)
-            && !is_registration(&secret.metadata)
-        {
-            return Err(Error::Invalid(format!(
-                "the Secret {}/{name} holds something else than a registration; take another name",
-                hub.namespace
-            )));
-        }
+        must_be_registration(hub, name, secret)?;
         let target = hub.target(name).await?;
         let status = target.as_ref().and_then(|target| target.status.clone());
         let status = status.unwrap_or_default();
@@ -78,6 +66,21 @@ impl Known {
             has_target: target.is_some(),
         })
     }
+}
+
+/// Refuses a Secret that is neither a registration nor was one: it is somebody's, and only has the name of a cluster.
+pub fn must_be_registration(hub: &Hub, name: &str, secret: Option<&Secret>) -> Result<(), Error> {
+    let holds_one = |secret: &Secret| {
+        let mut data = secret.data.iter().flatten();
+        is_registration(&secret.metadata) || data.any(|(key, _)| key == KUBECONFIG_KEY)
+    };
+    if secret.is_none_or(holds_one) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "the Secret {}/{name} holds something else than a registration; take another name",
+        hub.namespace
+    )))
 }
 
 /// The account that these commands noted when they wrote the registration.

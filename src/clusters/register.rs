@@ -31,7 +31,7 @@ struct Manifests(Vec<Value>);
 
 /// Prints what a registration creates on the target. Needs no cluster.
 pub fn dry_run(args: &RegisterArgs, format: Format) -> Result<(), Error> {
-    let access = access(args, &Known::default())?;
+    let access = access(args, &Known::default(), None)?;
     let manifests = Manifests(access.objects());
     if format == Format::Yaml {
         // One document each, as kubectl applies them.
@@ -56,7 +56,8 @@ pub async fn register(session: &Session, args: &RegisterArgs) -> Result<(), Erro
     let known = Known::of(hub, name, before.as_ref()).await?;
     let target = Target::connect(session, &args.target, name, None).await?;
     target.must_be(name, known.uid.as_deref())?;
-    if target.uid.is_some() && hub.uid().await == target.uid {
+    let hub_uid = hub.uid().await;
+    if target.uid.is_some() && hub_uid == target.uid {
         progress.note(&format!(
             "warning: {name} is the hub itself under another name"
         ));
@@ -66,7 +67,7 @@ pub async fn register(session: &Session, args: &RegisterArgs) -> Result<(), Erro
         kubeconfig,
         scope,
         registration,
-    } = grant(session, args, &known, &target).await?;
+    } = grant(session, args, &known, &target, hub_uid).await?;
     let seen = progress.during(
         "logging in to the target as the hub will",
         look(&registration),
@@ -143,9 +144,10 @@ async fn grant(
     args: &RegisterArgs,
     known: &Known,
     target: &Target,
+    hub: Option<String>,
 ) -> Result<Grant, Error> {
     let (progress, name) = (&session.progress, &args.name);
-    let access = access(args, known)?;
+    let access = access(args, known, hub)?;
     if access.scope.is_none() {
         progress.note(
             "warning: without --namespaces the hub may read and write every Secret of the target",
@@ -159,6 +161,12 @@ async fn grant(
     let lifetime = args.account.token_lifetime;
     if !args.use_existing_access {
         spare_others(session, name, target, &access).await?;
+        if !args.force_conflicts
+            && let Some(hub) = target.other_hub(&access).await?
+        {
+            let account = format!("{}/{}", access.namespace, access.account);
+            return Err(Error::OtherHub { account, hub });
+        }
         let mut objects = access.namespaces();
         objects.extend(access.rights());
         if lifetime.is_none() {
@@ -211,7 +219,7 @@ async fn spare_others(
 
 /// What is granted for a registration. Without namespaces on the command line those that are
 /// declared stay: nobody means to open a whole cluster by leaving something out.
-fn access(args: &RegisterArgs, known: &Known) -> Result<Access, Error> {
+fn access(args: &RegisterArgs, known: &Known, hub: Option<String>) -> Result<Access, Error> {
     let scope: BTreeSet<String> = args
         .namespaces
         .iter()
@@ -237,6 +245,7 @@ fn access(args: &RegisterArgs, known: &Known) -> Result<Access, Error> {
         account,
         scope,
         create_namespaces: args.create_namespaces,
+        hub,
     })
 }
 

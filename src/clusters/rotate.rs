@@ -12,6 +12,7 @@ use super::{
     args::RotateArgs,
     doctor,
     error::Error,
+    hub::Fleet,
     known::{Known, account},
     list::{Done, Row},
     register::{await_ready, judge, warn_of_loopback},
@@ -36,8 +37,8 @@ pub async fn rotate(session: &Session, args: &RotateArgs) -> Result<(), Error> {
         .as_ref()
         .and_then(|data| data.get(NAMESPACES_KEY));
     let raw = raw.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
-    let access = access(args, &known, raw.as_deref());
-    if !target.has_account(&access).await? {
+    let access = access(args, &known, raw.as_deref(), hub.uid().await);
+    if target.account(&access).await?.is_none() {
         // Taken away with everything else, as by an uninstalled chart.
         let mut objects = access.namespaces();
         objects.extend(access.rights());
@@ -74,35 +75,64 @@ pub async fn rotate(session: &Session, args: &RotateArgs) -> Result<(), Error> {
         }
         ready?;
     }
-    let old = known.claims.secret.as_deref();
-    let old = old.filter(|old| Some(*old) != fresh.as_deref());
-    let account = (access.namespace.clone(), access.account.clone());
     let all = hub.fleet(&[]).await?;
-    let other = old.and_then(|old| all.twin(name, &account, Some(old)));
-    let revoked = match old {
-        Some(old) if other.is_none() => target.revoke(&access, old).await?,
-        _ => false,
-    };
-    let fleet = hub.fleet(std::slice::from_ref(name)).await?;
-    let Some(entry) = fleet.entries.first() else {
+    let Some(entry) = all.entries.iter().find(|entry| entry.name == *name) else {
         return Err(hub.not_registered(name));
     };
-    let old = match (revoked, old, other) {
-        (true, Some(old), _) => format!("the old token {old} is deleted"),
-        (_, Some(old), Some(other)) => {
-            format!("the old token {old} stays, since {other} logs in with it")
-        }
-        _ => "there was no old token to delete".to_owned(),
-    };
+    let remark = end_others(&all, name, &target, &access, fresh.as_deref(), &known).await?;
     session.show(&Done {
         action: "rotated",
-        remark: format!("{old} ({:.1} s)", progress.seconds()),
+        remark: format!("{remark} ({:.1} s)", progress.seconds()),
         cluster: Row::of(entry),
     })
 }
 
+/// Ends the tokens that the new one is for: the one from before, and those of earlier rotations that did not come to their
+/// end. What came of it, in words.
+async fn end_others(
+    all: &Fleet,
+    name: &str,
+    target: &Target,
+    access: &Access,
+    fresh: Option<&str>,
+    known: &Known,
+) -> Result<String, Error> {
+    let account = (access.namespace.clone(), access.account.clone());
+    let mut stale = target.token_secrets(access).await?;
+    stale.extend(known.claims.secret.clone());
+    let mut deleted = Vec::new();
+    let mut words = Vec::new();
+    for old in stale {
+        if Some(old.as_str()) == fresh {
+            continue;
+        }
+        match all.twin(name, &account, Some(&old)) {
+            Some(other) => words.push(format!(
+                "the old token {old} stays, since {other} logs in with it"
+            )),
+            None if target.revoke(access, &old).await? => deleted.push(old),
+            None => {}
+        }
+    }
+    match deleted.as_slice() {
+        [] if words.is_empty() => words.push("there was no old token to delete".to_owned()),
+        [] => {}
+        [one] => words.insert(0, format!("the old token {one} is deleted")),
+        several => {
+            let several = several.join(", ");
+            words.insert(0, format!("the old tokens {several} are deleted"));
+        }
+    }
+    Ok(words.join("; "))
+}
+
 /// The account and its rights as far as the registration tells of them.
-fn access(args: &RotateArgs, known: &Known, namespaces: Option<&str>) -> Access {
+fn access(
+    args: &RotateArgs,
+    known: &Known,
+    namespaces: Option<&str>,
+    hub: Option<String>,
+) -> Access {
     let (namespace, account) = account(
         args.account.access_namespace.as_deref(),
         args.account.service_account.as_deref(),
@@ -118,6 +148,7 @@ fn access(args: &RotateArgs, known: &Known, namespaces: Option<&str>) -> Access 
         account,
         scope,
         create_namespaces: false,
+        hub,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use glance_api::keys::annotations::HUB_UID;
 use k8s_openapi::{
     api::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -17,7 +18,7 @@ use kube::{
 };
 use secrecy::SecretString;
 use serde_json::Value;
-use target_registry::Cluster;
+use target_registry::{Cluster, error_code};
 
 use super::{
     Session,
@@ -25,7 +26,7 @@ use super::{
     args::TargetArgs,
     contexts::Contexts,
     error::{Doing as _, Error},
-    hub::{MANAGER, delete},
+    hub::{MANAGER, delete, delete_with},
     kubeconfig::Server,
     wait,
 };
@@ -48,6 +49,9 @@ pub struct Granted {
     resource: ApiResource,
     metadata: ObjectMeta,
 }
+
+/// Set on the Secret of a token: the account that it is of.
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
 // === impl Target ===
 
@@ -121,8 +125,8 @@ impl Target {
         Ok(())
     }
 
-    /// Whether the account exists.
-    pub async fn has_account(&self, access: &Access) -> Result<bool, Error> {
+    /// The account, if it exists.
+    pub async fn account(&self, access: &Access) -> Result<Option<ObjectMeta>, Error> {
         let api: Api<ServiceAccount> = Api::namespaced(self.cluster.client(), &access.namespace);
         let found = api.get_metadata_opt(&access.account).await;
         let found = found.doing(|| {
@@ -131,7 +135,16 @@ impl Target {
                 access.namespace, access.account
             )
         })?;
-        Ok(found.is_some())
+        Ok(found.map(|account| account.metadata))
+    }
+
+    /// UID of the hub that the account was made for, if that is another one.
+    pub async fn other_hub(&self, access: &Access) -> Result<Option<String>, Error> {
+        let account = self.account(access).await?;
+        let marked = account
+            .and_then(|account| account.annotations)
+            .and_then(|mut all| all.remove(HUB_UID));
+        Ok(marked.filter(|hub| access.hub.as_ref().is_some_and(|own| own != hub)))
     }
 
     /// Whether the account's namespace has this Secret.
@@ -203,6 +216,26 @@ impl Target {
             .ok_or_else(|| Error::Invalid("the target answered without a token".to_owned()))
     }
 
+    /// The Secrets that these commands made for tokens of the account, for this hub. None where they may not be listed.
+    pub async fn token_secrets(&self, access: &Access) -> Result<BTreeSet<String>, Error> {
+        let parameters = ListParams::default().labels(&made_for(access));
+        let found = self.secrets(access).list_metadata(&parameters).await;
+        let found = match found {
+            Err(error) if error_code(&error) == Some(403) => return Ok(BTreeSet::new()),
+            found => {
+                found.doing(|| "listing the tokens of the account on the target".to_owned())?
+            }
+        };
+        let is_ours = |meta: &ObjectMeta| {
+            let annotation = |key: &str| meta.annotations.as_ref()?.get(key);
+            annotation(ACCOUNT_NAME) == Some(&access.account)
+                && access.hub.is_some()
+                && annotation(HUB_UID) == access.hub.as_ref()
+        };
+        let ours = found.items.into_iter().map(|item| item.metadata);
+        Ok(ours.filter(is_ours).filter_map(|meta| meta.name).collect())
+    }
+
     /// Whether somebody has logged in with the token in a Secret.
     pub async fn was_used(&self, access: &Access, secret: &str) -> Result<bool, Error> {
         let found = self.secrets(access).get_metadata_opt(secret).await;
@@ -234,11 +267,7 @@ impl Target {
     /// Everything that was granted to the account, bindings first: from then on nothing more can be done
     /// with it.
     pub async fn granted(&self, access: &Access) -> Result<Vec<Granted>, Error> {
-        let selector = format!(
-            "app.kubernetes.io/instance={},app.kubernetes.io/managed-by={}",
-            access.name(),
-            super::access::MANAGER
-        );
+        let selector = made_for(access);
         let mut granted = Vec::new();
         for (group, kind) in [
             ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
@@ -261,17 +290,17 @@ impl Target {
         Ok(granted)
     }
 
-    /// Deletes what was granted; answers how much of it there still was.
-    pub async fn take_back(&self, granted: Vec<Granted>) -> Result<usize, Error> {
+    /// Deletes what was granted, or with `dry_run` only sees whether it could; answers how much of it there still was.
+    pub async fn take_back(&self, granted: &[Granted], dry_run: bool) -> Result<usize, Error> {
         let mut gone = 0;
         for Granted { resource, metadata } in granted {
-            let name = metadata.name.unwrap_or_default();
+            let name = metadata.name.as_deref().unwrap_or_default();
             let client = self.cluster.client();
             let api: Api<DynamicObject> = match &metadata.namespace {
-                Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-                None => Api::all_with(client, &resource),
+                Some(namespace) => Api::namespaced_with(client, namespace, resource),
+                None => Api::all_with(client, resource),
             };
-            let deleted = delete(&api, &name, metadata.uid).await;
+            let deleted = delete_with(&api, name, metadata.uid.clone(), dry_run).await;
             let kind = &resource.kind;
             let deleted = deleted.doing(|| format!("deleting {kind} {name} on the target"))?;
             gone += usize::from(deleted);
@@ -317,4 +346,13 @@ impl Target {
 pub fn joined(namespaces: &BTreeSet<String>) -> String {
     let names: Vec<_> = namespaces.iter().map(String::as_str).collect();
     names.join(",")
+}
+
+/// Selects what these commands made for an account.
+fn made_for(access: &Access) -> String {
+    format!(
+        "app.kubernetes.io/instance={},app.kubernetes.io/managed-by={}",
+        access.name(),
+        super::access::MANAGER
+    )
 }

@@ -7,10 +7,10 @@ use super::{
     access::Access,
     args::UnregisterArgs,
     error::{Doing as _, Error},
-    hub::delete,
-    known::{Known, account},
+    hub::{Entry, Fleet, delete},
+    known::{Known, account, look, must_be_registration},
     output::Show,
-    target::Target,
+    target::{Granted, Target},
 };
 use serde::Serialize;
 
@@ -35,6 +35,7 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
     let Some(entry) = one.entries.first() else {
         return Err(hub.not_registered(name));
     };
+    must_be_registration(hub, name, entry.secret.as_ref())?;
     // A Glance that cannot be seen must not count as one that is not there.
     let placed = match hub.glances().await {
         Err(Error::Api {
@@ -67,32 +68,7 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
 
     // Looked up before anything is deleted: a wrong context, or one without rights, must not leave half of it.
     let revoking = if args.target.target_context.is_some() {
-        let known = Known::of(hub, name, entry.secret.as_ref()).await?;
-        let target = Target::connect(session, &args.target, name, None).await?;
-        target.must_be(name, known.uid.as_deref())?;
-        let (namespace, account) = account(None, None, &known.claims);
-        let access = Access {
-            namespace,
-            account,
-            scope: None,
-            create_namespaces: false,
-        };
-        let shared = all.twin(
-            name,
-            &(access.namespace.clone(), access.account.clone()),
-            None,
-        );
-        let granted = match &shared {
-            Some(_) => Vec::new(),
-            None => target.granted(&access).await?,
-        };
-        if let Some(other) = shared {
-            progress.note(&format!(
-                "note: the account {}/{} stays on the target, since {other} logs in with it",
-                access.namespace, access.account
-            ));
-        }
-        Some((target, granted))
+        Some(revocation(session, args, entry, &all).await?)
     } else {
         None
     };
@@ -113,7 +89,9 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
     let mut revoked = 0;
     if let Some((target, granted)) = revoking {
         let what = "taking back the access on the target";
-        revoked = progress.during(what, target.take_back(granted)).await?;
+        revoked = progress
+            .during(what, target.take_back(&granted, false))
+            .await?;
     }
     session.show(&Unregistered {
         action: "unregistered",
@@ -121,6 +99,60 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
         glances,
         revoked,
     })
+}
+
+/// The target, and what will be taken back there: nothing where somebody else lives by it.
+async fn revocation(
+    session: &Session,
+    args: &UnregisterArgs,
+    entry: &Entry,
+    all: &Fleet,
+) -> Result<(Target, Vec<Granted>), Error> {
+    let (hub, name) = (&session.hub, &args.name);
+    let known = Known::of(hub, name, entry.secret.as_ref()).await?;
+    let target = Target::connect(session, &args.target, name, None).await?;
+    target.must_be(name, known.uid.as_deref())?;
+    let (namespace, account) = account(None, None, &known.claims);
+    let access = Access {
+        namespace,
+        account,
+        scope: None,
+        create_namespaces: false,
+        hub: hub.uid().await,
+    };
+    if let Some(other) = shared_with(name, all, &target, &access).await? {
+        session.progress.note(&format!(
+            "note: the account {}/{} stays on the target, since {other} logs in with it",
+            access.namespace, access.account
+        ));
+        return Ok((target, Vec::new()));
+    }
+    let granted = target.granted(&access).await?;
+    target.take_back(&granted, true).await?;
+    Ok((target, granted))
+}
+
+/// Who else logs in with the account.
+async fn shared_with(
+    name: &str,
+    all: &Fleet,
+    target: &Target,
+    access: &Access,
+) -> Result<Option<String>, Error> {
+    let account = (access.namespace.clone(), access.account.clone());
+    if let Some(other) = all.twin(name, &account, None) {
+        return Ok(Some(other));
+    }
+    // Under another address, and nobody has said which cluster that is: it is asked.
+    if let Some(uid) = &target.uid {
+        for (other, registration) in all.unidentified(name, &account) {
+            if look(&registration).await.ok().flatten().as_ref() == Some(uid) {
+                return Ok(Some(other.to_owned()));
+            }
+        }
+    }
+    let hub = target.other_hub(access).await?;
+    Ok(hub.map(|hub| format!("another hub ({hub})")))
 }
 
 // === impl Unregistered ===

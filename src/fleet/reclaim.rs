@@ -70,7 +70,9 @@ async fn look(ctx: &Context, namespace: &str) -> bool {
         }
         match ctx.registry.resolve(&name) {
             Ok(cluster) if is_wanted(&object) => {
-                !reclaim(ctx, namespace, &object, &cluster, ledger).await
+                let done = reclaim(ctx, namespace, &object, &cluster, ledger).await;
+                ctx.retire_unused(&name);
+                !done
             }
             Err(unresolved) if unresolved.may_abandon() => {
                 hand_over(ctx, &name, ledger).await;
@@ -122,6 +124,25 @@ async fn hand_over(ctx: &Context, name: &str, ledger: &[Abandoned]) {
     }
 }
 
+/// Where something lies that was left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    Elsewhere,
+    /// The cluster does not say who it is.
+    Unknown,
+}
+
+/// By the cluster it was left on, if that was known, and the one at hand.
+fn place(left_on: Option<&str>, cluster: Option<&str>) -> Place {
+    match (left_on, cluster) {
+        (None, _) => Place::Here,
+        (Some(_), None) => Place::Unknown,
+        (Some(left_on), Some(cluster)) if left_on == cluster => Place::Here,
+        (Some(_), Some(_)) => Place::Elsewhere,
+    }
+}
+
 /// Deletes what one ledger lists; whether all of it is done.
 async fn reclaim(
     ctx: &Context,
@@ -132,8 +153,21 @@ async fn reclaim(
 ) -> bool {
     let mut all_done = true;
     for entry in ledger {
-        if entry.cluster_uid.is_some() && entry.cluster_uid != cluster.uid() {
-            // It lies elsewhere.
+        let place = place(entry.cluster_uid.as_deref(), cluster.uid().as_deref());
+        if place == Place::Unknown {
+            let why = format!(
+                "what {} {}/{} left behind is not deleted, for cluster {:?} does not say who it is: grant get on \
+                 namespaces there",
+                entry.kind,
+                entry.namespace,
+                entry.name,
+                cluster.name()
+            );
+            let notice = Notice::warning(RECLAIM_FAILED, why);
+            ctx.publisher.publish(&object.object_ref(&()), notice);
+            return false;
+        }
+        if place == Place::Elsewhere {
             continue;
         }
         if !may_go_on(ctx, &object.name_any(), cluster) {
@@ -208,5 +242,18 @@ async fn forget_wish(ctx: &Context, namespace: &str, name: &str) {
         .await;
     if let Err(error) = patched {
         tracing::warn!(cluster = name, %error, "the wish to reclaim could not be taken off");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_behind_is_not_taken_for_elsewhere_where_nobody_can_tell() {
+        assert_eq!(place(Some("u"), Some("u")), Place::Here);
+        assert_eq!(place(Some("u"), Some("v")), Place::Elsewhere);
+        assert_eq!(place(Some("u"), None), Place::Unknown);
+        assert_eq!(place(None, Some("u")), Place::Here);
     }
 }

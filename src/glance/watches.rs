@@ -94,6 +94,16 @@ impl Router {
         self.placements.subscribe()
     }
 
+    /// Whether a Glance names the cluster; so it seems as long as they are not listed.
+    pub fn is_used(&self, cluster: &str) -> bool {
+        !*self.glances_listed.borrow()
+            || self.with_seen(|seen| {
+                seen.parents
+                    .values()
+                    .any(|(_, on)| on.as_deref() == Some(cluster))
+            })
+    }
+
     /// How many Glances of each namespace name each target cluster.
     pub fn placements(&self) -> Dependents {
         let mut counts = Dependents::new();
@@ -207,14 +217,6 @@ impl Router {
                 self.wake_backends_of(&key_of(glance.as_ref()));
             }
         }
-    }
-
-    /// Whether any CR but this one lives on this cluster.
-    pub fn is_used_by_others(&self, cluster: &str, (namespace, name): &CrKey) -> bool {
-        self.glances.state().iter().any(|glance| {
-            cluster_label(glance) == cluster
-                && (glance.name_any() != *name || glance.namespace().as_ref() != Some(namespace))
-        })
     }
 
     /// Wakes one Glance.

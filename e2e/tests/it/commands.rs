@@ -16,7 +16,7 @@ use e2e::{
     site::Site,
     witness::Witness,
 };
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, ObjectMeta, TypeMeta};
 use serde_json::{Value, json};
 
 /// Registers a target of the fleet for the namespace of a site, by command.
@@ -176,11 +176,39 @@ fn a_credential_is_rotated_without_anybody_noticing() {
         site.glance("images").is_ready(seconds(90)).await?;
 
         let witness = Witness::of(site.hub(), kinds::GLANCE, site.namespace()).await?;
+        // A rotation that did not come to its end has left a token.
+        let tokens = secrets_of(edge, &site.access_namespace()).await?;
+        let mut left = tokens
+            .into_iter()
+            .find(|secret| secret.data["type"] == "kubernetes.io/service-account-token")
+            .context("no token")?;
+        left.types = Some(TypeMeta {
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+        });
+        left.metadata = ObjectMeta {
+            name: Some(format!("{ACCOUNT}-token-left")),
+            namespace: left.metadata.namespace,
+            labels: left.metadata.labels,
+            annotations: left.metadata.annotations.map(|mut annotations| {
+                annotations.remove("kubernetes.io/service-account.uid");
+                annotations
+            }),
+            ..ObjectMeta::default()
+        };
+        left.data
+            .as_object_mut()
+            .context("no Secret")?
+            .remove("data");
+        edge.apply(&serde_json::to_value(&left)?).await?;
         // The context is found by the server that is registered.
         let rotated = user
             .clusters_ok(&["rotate", "edge-2", "--wait=false"])
             .await?;
-        assert!(rotated.stdout.contains("is deleted"), "{rotated}");
+        assert!(
+            rotated.stdout.contains("-token-left are deleted"),
+            "{rotated}"
+        );
         let tokens = secrets_of(edge, &site.access_namespace()).await?;
         let tokens: Vec<_> = tokens
             .iter()

@@ -9,8 +9,11 @@ use e2e::{
     commands::{Commands, Output},
     fleet::Fleet,
     patience::seconds,
+    registration::ACCOUNT,
     site::Site,
 };
+use glance_api::keys::annotations::HUB_UID;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::commands::register_as;
@@ -128,6 +131,95 @@ fn who_may_not_is_told_what_is_forbidden_and_to_ask_for_it() {
         }
         let known = e2e::expect::Object::new(site.hub(), e2e::kinds::SECRET, &clusters, NAME);
         known.exists(seconds(1)).await?;
+
+        // Who may see there what was granted, and not take it back.
+        let role = format!("{}-looker", site.namespace());
+        let (api, everything) = ("rbac.authorization.k8s.io", ["*"]);
+        edge.apply(&json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": { "name": role },
+            "rules": [{ "apiGroups": everything, "resources": everything, "verbs": ["get", "list"] }],
+        }))
+        .await?;
+        edge.apply(&json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": role },
+            "roleRef": { "apiGroup": api, "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "namespace": site.namespace(), "name": "nobody" }],
+        }))
+        .await?;
+        let output = user
+            .clusters(&[&["unregister", NAME][..], &to_target].concat())
+            .await?;
+        is_plain(
+            &output,
+            "cannot delete resource",
+            "next: ask for this right",
+        )?;
+        known.exists(seconds(1)).await?;
+        for kind in ["ClusterRoleBinding", "ClusterRole"] {
+            edge.delete(&json!({
+                "apiVersion": format!("{api}/v1"), "kind": kind, "metadata": { "name": role },
+            }))
+            .await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_somebody_elses_is_neither_deleted_nor_narrowed() {
+    run(async |fleet: &Fleet| {
+        let site = Site::open(fleet, "cmdforeign").await?;
+        let user = Commands::of(&site).await?;
+        let clusters = site.clusters_namespace();
+        site.hub()
+            .apply(&json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": { "namespace": clusters, "name": "pull-secret" },
+                "stringData": { "password": "p" },
+            }))
+            .await?;
+        let output = user.clusters(&["unregister", "pull-secret"]).await?;
+        is_plain(
+            &output,
+            "something else than a registration",
+            "another name",
+        )?;
+        let theirs =
+            e2e::expect::Object::new(site.hub(), e2e::kinds::SECRET, &clusters, "pull-secret");
+        theirs.exists(seconds(1)).await?;
+
+        // The account on the target as another hub would have made it.
+        let options = ["--namespaces", site.namespace(), "--wait=false"];
+        let done = register_as(&user, &site, "mine-3", "edge-1", &options).await?;
+        ensure!(done.code == 0, "{done}");
+        let edge = fleet.cluster("edge-1")?;
+        let access = site.access_namespace();
+        let account = edge.any("v1", "ServiceAccount", Some(&access));
+        let mark = json!({ "metadata": { "annotations": { HUB_UID: "another" } } });
+        account
+            .patch(ACCOUNT, &PatchParams::default(), &Patch::Merge(&mark))
+            .await?;
+        let refused = register_as(&user, &site, "mine-3", "edge-1", &options).await?;
+        is_plain(
+            &refused,
+            "was made for another hub (another)",
+            "--access-namespace",
+        )?;
+        let gone = user
+            .clusters_ok(&["unregister", "mine-3", "--target-context", "edge-1"])
+            .await?;
+        ensure!(
+            gone.stderr
+                .contains("another hub (another) logs in with it"),
+            "{gone}"
+        );
+        ensure!(
+            account.get_opt(ACCOUNT).await?.is_some(),
+            "it was taken away"
+        );
+        let forced = [&options[..], &["--force-conflicts"]].concat();
+        let done = register_as(&user, &site, "mine-3", "edge-1", &forced).await?;
+        ensure!(done.code == 0, "{done}");
         Ok(())
     });
 }

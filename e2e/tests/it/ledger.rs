@@ -155,6 +155,15 @@ fn what_was_left_behind_is_listed_and_deleted_when_the_cluster_is_back_and_someb
         // The database of the one that is gone, too.
         let database = Object::new(edge, kinds::DATABASE, ns, "images");
         assert!(database.get().await?.is_none());
+        // Nothing is watched on a cluster that nobody needs any more.
+        let labels = [("cluster", "edge-1"), ("kind", "ConfigMap")];
+        running
+            .metric_becomes(
+                seconds(10),
+                ("glance_operator_target_watch_objects", &labels),
+                |objects| objects == 0.0,
+            )
+            .await?;
         drop(running);
         Ok(())
     });

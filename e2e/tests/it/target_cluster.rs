@@ -16,7 +16,7 @@ use e2e::{
     site::Site,
     witness::Witness,
 };
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 fn status(object: &DynamicObject, field: &str) -> Value {
@@ -115,6 +115,23 @@ fn a_registration_is_shown_as_an_object_that_goes_with_it() {
         site.glance("images").is_gone(seconds(60)).await?;
         site.deregister("edge-1").await?;
         ours.is_gone(seconds(15)).await?;
+
+        // What people write into one that the operator has made outlives the registration.
+        site.register("edge-1").await?;
+        ours.condition(seconds(10), ready).await?;
+        let names = json!([site.namespace()]);
+        let wish = json!({ "spec": { "allowedNamespaces": { "names": names } } });
+        site.hub()
+            .any(
+                kinds::TARGET_CLUSTER.0,
+                kinds::TARGET_CLUSTER.1,
+                Some(&clusters),
+            )
+            .patch("edge-1", &PatchParams::default(), &Patch::Merge(&wish))
+            .await?;
+        site.deregister("edge-1").await?;
+        let kept = ours.condition(seconds(10), gone).await?;
+        assert_eq!(kept.data["spec"]["allowedNamespaces"]["names"], names);
         ensure!(theirs.get().await?.is_some(), "it was applied by somebody");
         drop(running);
         Ok(())

@@ -17,7 +17,10 @@ use tokio::{
 };
 use tower::{BoxError, Layer, Service};
 
-use super::fence::Fence;
+use super::{
+    fence::Fence,
+    limits::{Limits, Tally},
+};
 use crate::metrics::ClusterMetrics;
 
 /// A server's wish to be left alone is honoured up to this long; a longer one is somebody's
@@ -30,14 +33,6 @@ const LONGEST_THROTTLE: Duration = Duration::from_secs(30);
 pub struct DeadlineExceeded(
     /// The time the call was given.
     pub Duration,
-);
-
-/// An answer is larger than this client is willing to hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer of the API server is longer than {0} bytes")]
-pub struct AnswerTooLong(
-    /// The limit, in bytes.
-    pub usize,
 );
 
 /// What the server said that concerns all calls: until when it asked not to be called, and that it
@@ -55,8 +50,7 @@ pub(crate) struct Throttle {
 pub(crate) struct Guard {
     /// For the whole answer; for a watch only until its headers, which a server sends at once.
     pub(crate) deadline: Duration,
-    /// For a whole answer; for a watch for one line of it.
-    pub(crate) limit: usize,
+    pub(crate) limits: Limits,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<ClusterMetrics>,
     pub(crate) fence: Option<Fence>,
@@ -76,8 +70,7 @@ pub(crate) struct GuardedBody<B> {
     deadline: Option<(Pin<Box<Sleep>>, Duration)>,
     /// Told of every piece of a watch.
     watch: Option<Arc<ClusterMetrics>>,
-    taken: usize,
-    limit: usize,
+    tally: Tally,
 }
 
 // === impl Throttle ===
@@ -151,7 +144,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let Guard {
             deadline,
-            limit,
+            limits,
             throttle,
             metrics,
             fence,
@@ -190,7 +183,7 @@ where
                 answer = answer => answer,
             };
             let answer = answer.inspect_err(|_| metrics.request(verb, "error"))?;
-            metrics.request(verb, answer.status().as_str());
+            metrics.request(verb, code_of(&answer.status()));
             if answer.status() == StatusCode::TOO_MANY_REQUESTS && !proxied {
                 throttle.hold(retry_after(&answer));
             }
@@ -200,14 +193,28 @@ where
             if answer.status() == StatusCode::FORBIDDEN && about_object && !proxied {
                 throttle.denied.notify_one();
             }
+            let goes_on = answer.status().is_success();
             Ok(answer.map(|inner| GuardedBody {
                 inner,
-                deadline: watch.is_none().then_some((sleep, deadline)),
+                // A watch that is refused is a call like any other.
+                deadline: (watch.is_none() || !goes_on).then_some((sleep, deadline)),
+                tally: limits.tally(watch.is_some()),
                 watch,
-                taken: 0,
-                limit,
             }))
         })
+    }
+}
+
+/// The status as a label: by its number where that has a meaning, for a server may invent any.
+fn code_of(status: &StatusCode) -> &str {
+    if status.canonical_reason().is_some() {
+        status.as_str()
+    } else if status.is_client_error() {
+        "4xx"
+    } else if status.is_server_error() {
+        "5xx"
+    } else {
+        "other"
     }
 }
 
@@ -291,15 +298,10 @@ where
         if let Some(metrics) = &this.watch {
             metrics.watch_moved();
         }
-        if let Some(data) = frame.data_ref() {
-            let lines = this.watch.is_some();
-            this.taken = match data.iter().rposition(|byte| lines && *byte == b'\n') {
-                Some(end) => data.len() - end - 1,
-                None => this.taken + data.len(),
-            };
-            if this.taken > this.limit {
-                return Poll::Ready(Some(Err(AnswerTooLong(this.limit).into())));
-            }
+        if let Some(data) = frame.data_ref()
+            && let Err(error) = this.tally.take(data)
+        {
+            return Poll::Ready(Some(Err(error.into())));
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -310,5 +312,21 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_make_up_labels() {
+        let code = |number| StatusCode::from_u16(number).unwrap();
+        assert_eq!(code_of(&code(200)), "200");
+        assert_eq!(code_of(&code(429)), "429");
+        let all = (100..1000).map(code).collect::<Vec<_>>();
+        let labels: std::collections::BTreeSet<_> = all.iter().map(code_of).collect();
+        assert!(labels.len() < 70, "{}", labels.len());
+        assert!(labels.contains("4xx") && labels.contains("5xx") && labels.contains("other"));
     }
 }

@@ -10,7 +10,7 @@ use kube::{
 };
 
 use super::Payload;
-use crate::{Kind, backoff::jittered};
+use crate::{Kind, Pages, backoff::jittered};
 
 /// Longest life of one watch, in seconds. Load balancers drop what is silent for 240 s or less.
 const WATCH_SECONDS: u32 = 180;
@@ -41,18 +41,21 @@ const fn page_size(payload: Payload) -> u32 {
 // === impl Feed ===
 
 impl Feed {
-    /// One page of a list; the first, or the one `token` leads to.
+    /// The list, from its beginning.
+    pub(super) fn pages(&self) -> Pages {
+        Pages::new(ListParams {
+            limit: Some(page_size(self.payload)),
+            label_selector: self.selector.clone(),
+            ..ListParams::default()
+        })
+    }
+
+    /// One page of it.
     pub(super) async fn page(
         &self,
         client: &Client,
-        token: Option<String>,
+        params: ListParams,
     ) -> Result<ObjectList<DynamicObject>, kube::Error> {
-        let params = ListParams {
-            limit: Some(page_size(self.payload)),
-            label_selector: self.selector.clone(),
-            continue_token: token,
-            ..ListParams::default()
-        };
         let (types, metadata, items) = match self.payload {
             Payload::Full => {
                 let list = self.full(client).list(&params).await?;

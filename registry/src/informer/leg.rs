@@ -12,7 +12,7 @@ use kube::{
     api::{DynamicObject, WatchEvent},
 };
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::Instant,
 };
 
@@ -38,9 +38,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Failures in a row after which what is known counts as stale.
 const STALE_AFTER: u32 = 3;
 
-/// Pages of one list that are followed: a hundred thousand whole objects, or five times as many of metadata.
-const MOST_PAGES: u32 = 1000;
-
 /// Why the watches of a lost cluster rest.
 const OUT_OF_REACH: &str = "the cluster is out of reach";
 
@@ -62,6 +59,8 @@ pub(crate) struct Legs {
     pub(crate) denied: Arc<Notify>,
     /// False while the cluster is lost.
     pub(crate) usable: watch::Receiver<bool>,
+    /// Lists that may be under way at one time.
+    pub(crate) lists: Arc<Semaphore>,
 }
 
 /// Where the events of a leg go. Nothing in here may block.
@@ -69,11 +68,13 @@ pub(crate) trait Sink: Send + Sync {
     /// A list begins.
     fn begin(&self);
     /// An object of the list, or a new or changed one.
-    fn put(&self, object: DynamicObject, listed: bool);
+    fn put(&self, object: DynamicObject, listed: bool) -> Result<(), Full>;
     /// An object was deleted.
     fn remove(&self, object: DynamicObject);
     /// The list is complete.
     fn end(&self);
+    /// Nothing of what is known counts any more.
+    fn forget(&self);
     /// The kind is served, having not been before.
     fn served(&self);
     /// The kind is not served.
@@ -82,11 +83,16 @@ pub(crate) trait Sink: Send + Sync {
     fn phase(&self, phase: Phase);
 }
 
+/// There is no room for what a cluster tells of: more than this many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full(pub(crate) usize);
+
 /// Why following ended.
 enum End {
     /// The resourceVersion is too old: list again.
     Expired,
     NotServed,
+    Full(Full),
     Forbidden(String),
     Failed {
         code: Option<u16>,
@@ -142,6 +148,7 @@ impl Leg {
                 End::Expired => {
                     resume = None;
                     was_denied = false;
+                    self.of.metrics.restart(self.feed.kind.kind);
                 }
                 End::NotServed => {
                     resume = None;
@@ -165,6 +172,19 @@ impl Leg {
                     }
                     was_denied = true;
                     sink.phase(Phase::Forbidden(reason));
+                }
+                End::Full(Full(limit)) => {
+                    // What is known has gaps, and so would have what follows.
+                    resume = None;
+                    was_denied = false;
+                    self.of.metrics.restart(self.feed.kind.kind);
+                    let reason = format!(
+                        "the cluster has more objects with the operator's marks than fit into {limit} bytes"
+                    );
+                    tracing::warn!(kind = %self.feed.kind, %reason, "watch failed");
+                    sink.phase(Phase::Failing(reason));
+                    // What is gone by now may be what takes the room.
+                    sink.forget();
                 }
                 End::Failed { code, reason } => {
                     was_denied = false;
@@ -195,10 +215,7 @@ impl Leg {
         let mut version = match resume.take() {
             Some(version) => version,
             None => match self.list(client, served, sink).await {
-                Ok(version) => {
-                    backoff.reset();
-                    version
-                }
+                Ok(version) => version,
                 Err(end) => return end,
             },
         };
@@ -251,11 +268,16 @@ impl Leg {
         served: &mut bool,
         sink: &dyn Sink,
     ) -> Result<String, End> {
-        let mut token = None;
+        // An error would say that it is closed, which it never is.
+        let _turn = self.of.lists.acquire().await;
+        let mut pages = self.feed.pages();
+        let mut version = None;
         let mut begun = false;
-        for _ in 0..MOST_PAGES {
-            let page = self.feed.page(client, token).await;
-            let page = page.map_err(|error| End::from(&error))?;
+        loop {
+            let page = pages.next(|params| self.feed.page(client, params)).await;
+            let Some(page) = page.map_err(|error| End::from(&error))? else {
+                break;
+            };
             if !std::mem::replace(&mut begun, true) {
                 if !std::mem::replace(served, true) {
                     tracing::info!(kind = %self.feed.kind, "kind is served now");
@@ -264,22 +286,15 @@ impl Leg {
                 sink.begin();
             }
             for object in page.items {
-                sink.put(object, true);
+                sink.put(object, true).map_err(End::Full)?;
             }
-            token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if token.is_some() {
-                continue;
-            }
-            let version = page.metadata.resource_version.filter(|v| !v.is_empty());
-            let reason = "the list has no resourceVersion".to_owned();
-            let version = version.ok_or(End::Failed { code: None, reason })?;
-            sink.end();
-            sink.phase(Phase::Synced);
-            return Ok(version);
+            version = page.metadata.resource_version.filter(|v| !v.is_empty());
         }
-        // No honest cluster has so many of one kind; one that never ends would take all memory.
-        let reason = "the list does not end".to_owned();
-        Err(End::Failed { code: None, reason })
+        let reason = "the list has no resourceVersion".to_owned();
+        let version = version.ok_or(End::Failed { code: None, reason })?;
+        sink.end();
+        sink.phase(Phase::Synced);
+        Ok(version)
     }
 
     /// A server that does not serve a kind answers "forbidden" to whoever may not read it, too.
@@ -348,7 +363,7 @@ fn take(
     match event {
         Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
             let version = version(&object)?;
-            sink.put(object, false);
+            sink.put(object, false).map_err(End::Full)?;
             Ok(version)
         }
         Ok(WatchEvent::Deleted(object)) => {

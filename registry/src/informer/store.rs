@@ -19,8 +19,12 @@ pub(super) struct Store {
     /// Names seen by a list that has not ended, by its namespace (`None`: the whole cluster).
     listing: BTreeMap<Option<String>, BTreeSet<(String, String)>>,
     graves: Graves,
+    /// Weight of all objects.
+    weight: usize,
     /// Objects the metrics know of.
     pub(super) counted: usize,
+    /// Weight the budget knows of.
+    pub(super) weighed: usize,
     /// Nothing is kept up to date any more.
     pub(super) closed: bool,
 }
@@ -29,6 +33,7 @@ struct Entry {
     object: Arc<DynamicObject>,
     /// Folded in from the answer of an own call; a watch may lag behind it.
     observed: bool,
+    weight: usize,
 }
 
 #[derive(Default)]
@@ -108,27 +113,34 @@ impl Store {
         }
     }
 
-    /// Remembers `object`, or that there is none of its name if it is not `kept`.
-    pub(super) fn put(&mut self, object: Arc<DynamicObject>, kept: bool, source: Source) {
+    /// Remembers `object`, which weighs so much, or that there is none of its name if it is not `kept`.
+    pub(super) fn put(&mut self, object: Arc<DynamicObject>, kept: Option<usize>, source: Source) {
         let (namespace, name) = key(&object);
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        self.take(&namespace, &name);
+        let Some(weight) = kept else {
+            return;
+        };
         for (scope, seen) in &mut self.listing {
             if scope.as_ref().is_none_or(|scope| *scope == namespace) {
                 seen.insert((namespace.clone(), name.clone()));
             }
         }
-        if kept {
-            let entry = Entry {
-                object,
-                observed: source == Source::Observed,
-            };
-            self.objects
-                .entry(namespace)
-                .or_default()
-                .insert(name, entry);
-        } else {
-            self.take(&namespace, &name);
-        }
+        let entry = Entry {
+            object,
+            observed: source == Source::Observed,
+            weight,
+        };
+        self.weight += weight;
+        self.objects
+            .entry(namespace)
+            .or_default()
+            .insert(name, entry);
+    }
+
+    /// Of all objects.
+    pub(super) fn weight(&self) -> usize {
+        if self.closed { 0 } else { self.weight }
     }
 
     /// Forgets the object with this UID, whatever late news come of it. What a watch with a selector
@@ -202,6 +214,7 @@ impl Store {
     fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let names = self.objects.get_mut(namespace)?;
         let entry = names.remove(name)?;
+        self.weight -= entry.weight;
         if names.is_empty() {
             self.objects.remove(namespace);
         }
@@ -269,7 +282,7 @@ mod tests {
     fn fold(store: &mut Store, object: &Arc<DynamicObject>, source: Source) -> bool {
         let accepted = store.accepts(object, source);
         if accepted {
-            store.put(object.clone(), true, source);
+            store.put(object.clone(), Some(100), source);
         }
         accepted
     }
@@ -433,9 +446,10 @@ mod tests {
     fn what_is_not_kept_is_absent() {
         let mut store = Store::default();
         fold(&mut store, &object("ns", "a", "1", "5"), Source::Watch);
-        store.put(object("ns", "a", "1", "6"), false, Source::Watch);
+        assert_eq!(store.weight(), 100);
+        store.put(object("ns", "a", "1", "6"), None, Source::Watch);
         assert_eq!(store.list(None).len(), 0);
-        assert_eq!(store.len(), 0);
+        assert_eq!((store.len(), store.weight()), (0, 0));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +36,7 @@ pub(super) enum Goal {
         keepsakes: Keepsakes,
     },
     /// The generation in use with another token, if the server accepts it.
-    Swap(Arc<Cluster>, HeaderValue),
+    Swap(Arc<Cluster>),
 }
 
 /// The end of one try.
@@ -47,8 +46,9 @@ pub(super) struct Report {
 }
 
 pub(super) enum Outcome {
-    Connected(Arc<Cluster>, Identity),
-    Swapped(HeaderValue, Identity),
+    /// What was accepted may be the token of the Secret where a renewed one was not.
+    Connected(Arc<Cluster>, Arc<Registration>, Identity),
+    Swapped(Arc<Registration>, Identity),
     Failed {
         cause: Cause,
         detail: String,
@@ -64,6 +64,47 @@ impl Attempt {
             id,
             registration,
             stop,
+        }
+    }
+
+    /// Tries what is wanted, and where a renewed token is not accepted, the one that the Secret holds. The renewed one
+    /// goes first at the next try again: one refusal may be the server's passing fault.
+    async fn make(&self, goal: &Goal, options: &RegistryOptions) -> Result<Outcome, kube::Error> {
+        let outcome = Box::pin(connect(&self.registration, goal, options)).await;
+        let original = match &outcome {
+            Err(error) if cause_of(error) == Cause::Unauthorized => self.registration.original(),
+            _ => None,
+        };
+        match original {
+            Some(original) => Box::pin(connect(&Arc::new(original), goal, options)).await,
+            None => outcome,
+        }
+    }
+}
+
+async fn connect(
+    registration: &Arc<Registration>,
+    goal: &Goal,
+    options: &RegistryOptions,
+) -> Result<Outcome, kube::Error> {
+    match goal {
+        Goal::Swap(cluster) => {
+            let identity = match &registration.access.credential {
+                Some(header) => cluster.probe_as(header.clone()).await?,
+                None => cluster.probe().await?,
+            };
+            Ok(Outcome::Swapped(registration.clone(), identity))
+        }
+        Goal::Connect {
+            generation,
+            permits,
+            keepsakes,
+        } => {
+            let cluster = registration
+                .open(*generation, permits.clone(), &options.client, keepsakes)
+                .await?;
+            let identity = cluster.probe().await?;
+            Ok(Outcome::Connected(cluster, registration.clone(), identity))
         }
     }
 }
@@ -87,8 +128,7 @@ pub(super) async fn run(
         let result = {
             // The gate is never closed; without a permit the try would only be less polite.
             let permit = gate.acquire().await;
-            let tried = attempt.registration.attempt(&goal, &options);
-            let tried = keeping(permit, BUSY, tried);
+            let tried = keeping(permit, BUSY, attempt.make(&goal, &options));
             match tokio::time::timeout(options.engage_timeout, tried).await {
                 Ok(Ok(outcome)) => Ok(outcome),
                 Ok(Err(error)) => Err(explain(&error)),
@@ -166,17 +206,16 @@ impl Owner {
     ) {
         let current = member.current.as_ref();
         let same = current.filter(|(_, current)| registration.same_connection(current));
-        let goal =
-            if let (Some((cluster, _)), Some(header)) = (same, &registration.access.credential) {
-                Goal::Swap(cluster.clone(), header.clone())
-            } else {
-                self.generations += 1;
-                Goal::Connect {
-                    generation: self.generations,
-                    permits: member.permits.clone(),
-                    keepsakes: member.keepsakes.clone(),
-                }
-            };
+        let goal = if let (Some((cluster, _)), Some(_)) = (same, &registration.access.credential) {
+            Goal::Swap(cluster.clone())
+        } else {
+            self.generations += 1;
+            Goal::Connect {
+                generation: self.generations,
+                permits: member.permits.clone(),
+                keepsakes: member.keepsakes.clone(),
+            }
+        };
         self.attempts += 1;
         let attempt = Attempt::new(self.attempts, registration, self.stop.child_token());
         let run = run(
@@ -212,7 +251,6 @@ impl Owner {
     }
 
     fn conclude(&mut self, member: &mut Member, report: Report) {
-        let registration = report.attempt.registration;
         match report.outcome {
             Outcome::Failed {
                 cause,
@@ -227,18 +265,11 @@ impl Owner {
                     %next_try,
                     "cannot connect to the cluster"
                 );
-                if cause == Cause::Unauthorized
-                    && let Some(original) = self.without_renewal(&registration)
-                {
-                    member.give_up();
-                    self.attempt(member, original, None);
-                    return;
-                }
                 if cause == Cause::Unauthorized && member.current.is_some() {
                     // Whoever wrote a credential that is not accepted meant to replace the old one.
                     member.give_up();
                     self.disengage(member);
-                    self.attempt(member, registration, Some(next_try));
+                    self.attempt(member, report.attempt.registration, Some(next_try));
                 }
                 let trouble = (cause, detail, Some(next_try));
                 if member.current.is_some() {
@@ -248,7 +279,7 @@ impl Owner {
                     self.publish(member, State::Lost, Some(trouble));
                 }
             }
-            Outcome::Connected(cluster, identity) => {
+            Outcome::Connected(cluster, registration, identity) => {
                 member.attempt = None;
                 if self.identify(member, &registration, identity.uid.as_deref()) {
                     member.keepsakes.metrics.engagement("connected");
@@ -269,10 +300,11 @@ impl Owner {
                     join(&self.shared, cluster);
                 }
             }
-            Outcome::Swapped(header, identity) => {
+            Outcome::Swapped(registration, identity) => {
                 member.attempt = None;
                 if self.identify(member, &registration, identity.uid.as_deref())
                     && let Some((cluster, _)) = &member.current
+                    && let Some(header) = registration.access.credential.clone()
                 {
                     let cluster = cluster.clone();
                     cluster.set_credential(header);
@@ -287,34 +319,6 @@ impl Owner {
                     self.settle(member, true);
                     self.plan_renewal(member);
                 }
-            }
-        }
-    }
-}
-
-// === impl Registration ===
-
-impl Registration {
-    async fn attempt(
-        &self,
-        goal: &Goal,
-        options: &RegistryOptions,
-    ) -> Result<Outcome, kube::Error> {
-        match goal {
-            Goal::Swap(cluster, header) => {
-                let identity = cluster.probe_as(header.clone()).await?;
-                Ok(Outcome::Swapped(header.clone(), identity))
-            }
-            Goal::Connect {
-                generation,
-                permits,
-                keepsakes,
-            } => {
-                let cluster = self
-                    .open(*generation, permits.clone(), &options.client, keepsakes)
-                    .await?;
-                let identity = cluster.probe().await?;
-                Ok(Outcome::Connected(cluster, identity))
             }
         }
     }

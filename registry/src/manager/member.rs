@@ -6,7 +6,7 @@ use super::attempt::Attempt;
 use crate::{
     Cause, Cluster, ClusterState, Registration, RegistryOptions, State,
     breaker::Health,
-    client::{Shared as Keepsakes, Throttle},
+    client::{Limits, Shared as Keepsakes, Throttle},
     metrics::ClusterMetrics,
     permits::Permits,
     registration::ContentHash,
@@ -37,6 +37,8 @@ pub(super) struct Member {
     pub(super) tried: bool,
     /// The cluster this name has led to so far.
     pub(super) pin: Option<String>,
+    /// Whether who answers the generation in use has said who it is.
+    pub(super) identified: bool,
     pub(super) keepsakes: Keepsakes,
     pub(super) permits: Arc<Permits>,
     /// Whether its `TargetCluster` may say where the name has led to: it was registered before this
@@ -68,9 +70,11 @@ impl Member {
             attempt: None,
             tried: false,
             pin: None,
+            identified: false,
             keepsakes: Keepsakes {
                 throttle: Arc::new(Throttle::default()),
                 metrics: ClusterMetrics::target(name, options.client.metrics.clone()),
+                limits: Limits::target(),
             },
             permits: Permits::new(options.client.max_in_flight),
             inherits: false,
@@ -105,6 +109,7 @@ impl Member {
     pub(super) fn use_nothing(&mut self) -> Option<Arc<Cluster>> {
         self.content = None;
         self.health = (Health::Good, None);
+        self.identified = false;
         self.current.take().map(|(cluster, _)| cluster)
     }
 
@@ -150,6 +155,7 @@ impl Member {
             next_try,
             server: registration.map(|registration| registration.server()),
             uid: self.pin.clone(),
+            identified: self.identified,
             version: cluster.as_ref().and_then(|cluster| cluster.version()),
             namespaces: namespaces.into_iter().flatten().cloned().collect(),
             credential: registration.map(|registration| registration.credential().clone()),

@@ -42,7 +42,7 @@ impl Owner {
     }
 
     /// Whether this is the cluster the name has to lead to: the one that was named by hand, else the
-    /// one it has led to before.
+    /// one it has led to before. `uid` is `None` where who answers may not be asked.
     pub(super) fn identify(
         &self,
         member: &mut Member,
@@ -66,8 +66,11 @@ impl Owner {
                 return false;
             }
             (_, Some(uid)) => member.pin = Some(uid.to_owned()),
+            // Where it led to is not forgotten over a while in which it may not be asked.
+            (Some(pin), None) if by_hand.is_none() => member.pin = Some(pin),
             (_, None) => {}
         }
+        member.identified = uid.is_some();
         member.stranger = None;
         true
     }

@@ -166,10 +166,9 @@ impl Owner {
     }
 
     fn judge(&self, member: &mut Member, cluster: &Cluster, beat: Beat) {
-        let uid = beat.identity.as_ref().and_then(|who| who.uid.as_deref());
         let registration = member.current.as_ref().map(|(_, current)| current.clone());
-        if let Some(registration) = registration
-            && !self.identify(member, &registration, uid)
+        if let (Some(registration), Some(who)) = (registration, &beat.identity)
+            && !self.identify(member, &registration, who.uid.as_deref())
         {
             return;
         }

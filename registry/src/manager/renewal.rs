@@ -38,16 +38,6 @@ impl Owner {
         next.map_or(registration, Arc::new)
     }
 
-    /// What to use when a renewed token is not accepted.
-    pub(super) fn without_renewal(
-        &mut self,
-        registration: &Registration,
-    ) -> Option<Arc<Registration>> {
-        let original = registration.original()?;
-        self.renewals.remove(registration.name());
-        Some(Arc::new(original))
-    }
-
     /// A token could not be renewed. It is tried on; what is said of it ends with the token.
     pub(super) fn unrenewed(&mut self, of: Arc<Registration>, why: String) {
         if let Some(member) = self.members.get_mut(of.name()) {

@@ -15,7 +15,7 @@ use crate::{
     informer::{
         Phase,
         feed::Feed,
-        leg::{self, Sink},
+        leg::{self, Full, Sink},
     },
     is_registration,
     renewal::Renewed,
@@ -60,17 +60,8 @@ impl IntoOwner {
         // The owner ends only when the registry is stopped, and this watch with it.
         let _ = self.inbox.send(message);
     }
-}
 
-impl Sink for IntoOwner {
-    fn begin(&self) {
-        self.listed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-    }
-
-    fn put(&self, object: DynamicObject, _listed: bool) {
+    fn read(&self, object: DynamicObject) {
         let Some(name) = object.metadata.name.clone() else {
             return;
         };
@@ -96,6 +87,20 @@ impl Sink for IntoOwner {
             tracing::error!(cluster = name, "the registration Secret cannot be decoded");
         }
     }
+}
+
+impl Sink for IntoOwner {
+    fn begin(&self) {
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    fn put(&self, object: DynamicObject, _listed: bool) -> Result<(), Full> {
+        self.read(object);
+        Ok(())
+    }
 
     fn remove(&self, object: DynamicObject) {
         if let Some(name) = object.metadata.name {
@@ -107,6 +112,8 @@ impl Sink for IntoOwner {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         self.tell(Message::Listed(std::mem::take(&mut *listed)));
     }
+
+    fn forget(&self) {}
 
     fn served(&self) {}
 

@@ -61,7 +61,10 @@ impl Facts<'_> {
         TargetClusterStatus {
             conditions,
             observed_generation: generation,
-            cluster_uid: state.and_then(|state| state.uid.clone()),
+            // Where a name has led is known again only when it answers.
+            cluster_uid: state
+                .and_then(|state| state.uid.clone())
+                .or_else(|| state.and(known).and_then(|known| known.cluster_uid.clone())),
             version: state
                 .and_then(|state| state.version.clone())
                 .or_else(|| state.and(known).and_then(|known| known.version.clone())),
@@ -134,8 +137,15 @@ impl Facts<'_> {
         let Some(state) = self.state else {
             return unknown("NotRegistered", String::new());
         };
+        let unreadable = state.state.resolves() && !state.identified;
         match (&state.uid, state.cause) {
             (_, Some(Cause::IdentityChanged)) => no("IdentityChanged", state.detail.clone()),
+            _ if unreadable => unknown(
+                UNREADABLE,
+                "who answers is not checked, for the credential may not read the namespace \
+                 kube-system: grant get on namespaces"
+                    .to_owned(),
+            ),
             (Some(_), _) if !self.twins.is_empty() => yes(
                 "DuplicateIdentity",
                 format!(
@@ -144,12 +154,6 @@ impl Facts<'_> {
                 ),
             ),
             (Some(_), _) => yes("Identified", String::new()),
-            (None, _) if state.state.resolves() => unknown(
-                UNREADABLE,
-                "who answers is not checked, for the credential may not read the namespace \
-                 kube-system: grant get on namespaces"
-                    .to_owned(),
-            ),
             (None, _) => unknown("NotConnected", String::new()),
         }
     }

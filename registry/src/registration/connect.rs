@@ -7,8 +7,9 @@ use kube::client::ConfigExt as _;
 use super::Registration;
 use crate::{
     ClientOptions, Cluster,
-    client::{Connection, Credential, Shared, Throttle},
+    client::{Connection, Credential, Limits, Shared, Throttle},
     cluster::Parts,
+    informer::Budget,
     metrics::ClusterMetrics,
     permits::Permits,
 };
@@ -27,6 +28,7 @@ impl Registration {
         let keepsakes = Shared {
             throttle: Arc::new(Throttle::default()),
             metrics: ClusterMetrics::target(self.name(), None),
+            limits: Limits::target(),
         };
         let permits = Permits::new(options.max_in_flight);
         self.open(1, permits, options, &keepsakes).await
@@ -55,6 +57,7 @@ impl Registration {
             connection,
             permits,
             metrics: keepsakes.metrics.clone(),
+            budget: Budget::new(options.memory_limit),
         }))
     }
 

@@ -17,7 +17,9 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
+use data_encoding::BASE64URL_NOPAD;
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
@@ -85,6 +87,10 @@ pub enum Fault {
     Slow(Duration),
     /// Opens watches and ends them at once.
     EndWatches,
+    /// Watches are refused with this status, and with a body that does not end.
+    StallWatches(u16),
+    /// Watches are refused with this status.
+    RefuseWatches(u16),
 }
 
 /// A request the server got.
@@ -449,7 +455,15 @@ async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
         Some(Fault::EndWatches) if call.query.contains("watch=") => {
             return Response::new(Body::empty());
         }
-        None | Some(Fault::EndWatches) => {}
+        Some(Fault::StallWatches(code)) if call.query.contains("watch=") => {
+            let begin = stream::once(async { Ok::<_, Infallible>(Bytes::from("{")) });
+            let body = Body::from_stream(begin.chain(stream::pending()));
+            return Response::builder().status(code).body(body).unwrap();
+        }
+        Some(Fault::RefuseWatches(code)) if call.query.contains("watch=") => {
+            return status(code, "as told");
+        }
+        None | Some(Fault::EndWatches | Fault::StallWatches(_) | Fault::RefuseWatches(_)) => {}
     }
     if !accepted {
         return status(401, "Unauthorized");
@@ -470,8 +484,7 @@ fn write(api: &Arc<Api>, call: &Call, body: &[u8]) -> Option<Response> {
         [.., "serviceaccounts", _, "token"] => {
             let token = api.inner.lock().unwrap().next_token.clone()?;
             let mut answer = body;
-            answer["status"] =
-                json!({"token": token, "expirationTimestamp": "2100-01-01T00:00:00Z"});
+            answer["status"] = json!({"token": token, "expirationTimestamp": end_of(&token)});
             Some(json_body(&answer))
         }
         ["api", "v1", "namespaces", namespace, "secrets", name] => {
@@ -484,6 +497,15 @@ fn write(api: &Arc<Api>, call: &Call, body: &[u8]) -> Option<Response> {
         }
         _ => None,
     }
+}
+
+/// When a token ends by its own words.
+fn end_of(token: &str) -> String {
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = BASE64URL_NOPAD.decode(claims.as_bytes()).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    let end = Timestamp::from_second(claims["exp"].as_i64().unwrap());
+    end.unwrap().to_string()
 }
 
 fn route(api: &Arc<Api>, call: &Call) -> Response {
@@ -573,7 +595,10 @@ fn route(api: &Arc<Api>, call: &Call) -> Response {
         .map(|o| stripped(o, partial))
         .collect();
     let from: usize = parameter(&call.query, "continue").map_or(0, |text| text.parse().unwrap());
-    let to = objects.len().min(from.saturating_add(inner.page));
+    let limit = parameter(&call.query, "limit").map_or(usize::MAX, |text| text.parse().unwrap());
+    let to = objects
+        .len()
+        .min(from.saturating_add(inner.page.min(limit)));
     let mut metadata = json!({"resourceVersion": inner.version.to_string()});
     if to < objects.len() {
         metadata["continue"] = json!(to.to_string());

@@ -9,10 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 use target_registry::{
     Change, ClientOptions, Cluster, Informer, InformerSpec, Kind, Metrics, Payload, Readiness,
+    Registration, error_text,
 };
 
 use crate::{
@@ -85,6 +87,18 @@ fn labelled(value: &str) -> Value {
 
 async fn synced(informer: &Informer) {
     assert_eq!(informer.ready(None, SHORT).await, Readiness::Synced);
+}
+
+async fn becomes(informer: &Informer, wanted: impl Fn(&Readiness) -> bool) {
+    let until = Instant::now() + 4 * SHORT;
+    loop {
+        let ready = informer.ready(None, Duration::ZERO).await;
+        if wanted(&ready) {
+            return;
+        }
+        assert!(Instant::now() < until, "{ready:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]
@@ -253,6 +267,112 @@ async fn a_watch_that_is_ended_at_once_is_not_started_in_a_spin() {
     fake.heal();
     fake.put("v1/configmaps", "ns", "a", labelled("x"));
     eventually("the watch heals", SHORT, || informer.get(Some("ns"), "a")).await;
+}
+
+#[tokio::test]
+async fn a_version_that_is_expired_at_once_is_not_listed_in_a_spin() {
+    let fake = Fake::start();
+    fake.fail("configmaps", Fault::RefuseWatches(410));
+    let hub = hub(&fake, None);
+    let (spec, _) = spec(CONFIG_MAP, Payload::Metadata);
+    let _informer = hub.informer(spec);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let lists = fake.lists("configmaps");
+    assert!((2..=5).contains(&lists), "{lists} lists in 3 s");
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_watch_that_does_not_end_is_given_up() {
+    let fake = Fake::start();
+    let hub = hub(&fake, None);
+    let (spec, log) = spec(CONFIG_MAP, Payload::Metadata);
+    fake.fail("configmaps", Fault::StallWatches(503));
+    let informer = hub.informer(spec);
+    becomes(&informer, |ready| matches!(ready, Readiness::Failing(_))).await;
+    fake.heal();
+    fake.put("v1/configmaps", "ns", "b", labelled("x"));
+    eventually("the watch", 4 * SHORT, || {
+        lines(&log).iter().any(|line| line == "+b").then_some(())
+    })
+    .await;
+}
+
+/// A target that has so many `ConfigMap`s with so much text in each.
+fn full(objects: usize, text: usize) -> Fake {
+    let fake = Fake::start();
+    for index in 0..objects {
+        let annotations = json!({"text": "x".repeat(text)});
+        let rest = json!({"metadata": {"annotations": annotations}});
+        fake.put("v1/configmaps", "ns", &format!("c-{index:03}"), rest);
+    }
+    fake
+}
+
+async fn target(fake: &Fake, memory_limit: Option<usize>) -> Arc<Cluster> {
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("blue".to_owned());
+    let kubeconfig = ByteString(fake.kubeconfig("good").into_bytes());
+    secret.data = Some([("kubeconfig".to_owned(), kubeconfig)].into());
+    let options = ClientOptions {
+        memory_limit,
+        ..ClientOptions::default()
+    };
+    let registration = Registration::from_secret(&secret, true).unwrap();
+    registration.connect(&options).await.unwrap()
+}
+
+fn quiet(payload: Payload) -> InformerSpec {
+    InformerSpec {
+        on_change: Arc::new(|_, _| {}),
+        ..spec(CONFIG_MAP, payload).0
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_for_one_page_is_read_in_smaller_ones() {
+    let fake = full(100, 100_000);
+    let target = target(&fake, None).await;
+    let informer = target.informer(quiet(Payload::Metadata));
+    synced(&informer).await;
+    assert_eq!(informer.list(None).len(), 100);
+}
+
+#[tokio::test]
+async fn a_cluster_that_has_too_much_to_tell_takes_no_more_than_its_share() {
+    let fake = full(100, 10_000);
+    let target = target(&fake, Some(500_000)).await;
+    let informer = target.informer(quiet(Payload::Metadata));
+    let Readiness::Failing(why) = informer.ready(None, SHORT).await else {
+        panic!("{:?}", informer.ready(None, SHORT).await);
+    };
+    assert!(why.contains("more objects"), "{why}");
+    let known = informer.list(None).len();
+    assert!(known < 50, "{known} of 100 were kept");
+    for index in 10..100 {
+        fake.delete("v1/configmaps", "ns", &format!("c-{index:03}"));
+    }
+    becomes(&informer, |ready| *ready == Readiness::Synced).await;
+    assert_eq!(informer.list(None).len(), 10);
+}
+
+#[tokio::test]
+async fn an_answer_of_nothing_but_values_is_not_decoded() {
+    let fake = Fake::start();
+    let values = vec![json!({}); 200_000];
+    let rest = json!({"metadata": {}, "data": {}, "values": values});
+    fake.put("v1/configmaps", "ns", "a", rest);
+    let target = target(&fake, None).await;
+    let api = CONFIG_MAP.api(target.client(), Some("ns"));
+    let error = api.get("a").await.unwrap_err();
+    assert!(
+        error_text(&error).contains("more than 100000 values"),
+        "{error:?}"
+    );
+    let informer = target.informer(quiet(Payload::Full));
+    assert!(matches!(
+        informer.ready(None, SHORT).await,
+        Readiness::Failing(_)
+    ));
 }
 
 #[tokio::test]

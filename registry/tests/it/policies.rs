@@ -5,10 +5,15 @@ use std::{sync::Arc, time::Duration};
 use data_encoding::BASE64URL_NOPAD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use target_registry::{Cause, Cluster, Purpose, Registry, RegistryOptions, State, Unresolved};
+use target_registry::{
+    Cause, Cluster, ClusterState, Purpose, Registry, RegistryOptions, State, Unresolved,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{eventually, fake::Fake};
+use crate::{
+    eventually,
+    fake::{Fake, Fault},
+};
 
 const LIMIT: Duration = Duration::from_secs(8);
 
@@ -23,6 +28,7 @@ impl Process {
     fn start(hub: &Fake) -> Self {
         let mut options = RegistryOptions::new("clusters");
         options.allow_insecure = true;
+        options.probe.first_retry = Duration::from_millis(200);
         let cluster = Cluster::hub(hub.config(), None, &options.client).unwrap();
         let stop = CancellationToken::new();
         let registry = Registry::start(&cluster, options, stop.clone());
@@ -42,6 +48,16 @@ impl Process {
                 .then_some(())
         })
         .await;
+    }
+}
+
+impl Process {
+    fn state(&self) -> ClusterState {
+        let known = self.registry.snapshot();
+        known
+            .into_iter()
+            .find(|state| state.name == "blue")
+            .unwrap()
     }
 }
 
@@ -144,6 +160,53 @@ async fn where_a_name_has_led_outlives_the_process() {
 }
 
 #[tokio::test]
+async fn who_may_not_ask_who_answers_forgets_nothing() {
+    let (hub, blue, red) = (hub(), Fake::start(), Fake::start());
+    let uid = format!("uid-of-{}", blue.url);
+    policy(&hub, &json!({}), &json!({"clusterUID": uid}));
+    blue.fail("namespaces/kube-system", Fault::Status(403));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
+    let process = Process::start(&hub);
+    process.until(State::Connected, None).await;
+    let state = process.state();
+    assert!(!state.identified, "nobody has said who it is");
+    assert_eq!(
+        state.uid,
+        Some(uid),
+        "where the name led before is still known"
+    );
+    hub.register("blue", "true", &[("kubeconfig", &red.kubeconfig("good"))]);
+    process
+        .until(State::Rejected, Some(Cause::IdentityChanged))
+        .await;
+}
+
+#[tokio::test]
+async fn what_was_withdrawn_is_not_used_when_somebody_approves_of_where_it_led() {
+    let (hub, blue) = (hub(), Fake::start());
+    policy(&hub, &json!({}), &json!({"clusterUID": "another"}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
+    let process = Process::start(&hub);
+    process
+        .until(State::Rejected, Some(Cause::IdentityChanged))
+        .await;
+    hub.register("blue", "true", &[]);
+    process
+        .until(State::Rejected, Some(Cause::KubeconfigInvalid))
+        .await;
+    let before = blue.calls("").len();
+    let uid = format!("uid-of-{}", blue.url);
+    policy(
+        &hub,
+        &json!({"identity": uid}),
+        &json!({"clusterUID": "another"}),
+    );
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(process.state().cause, Some(Cause::KubeconfigInvalid));
+    assert_eq!(blue.calls("").len(), before, "nobody logged in");
+}
+
+#[tokio::test]
 async fn a_token_is_renewed_before_it_ends_and_the_next_process_goes_on_with_it() {
     let (hub, blue) = (hub(), Fake::start());
     let (first, second) = (token(1, 4), token(2, 3600));
@@ -168,17 +231,23 @@ async fn a_token_is_renewed_before_it_ends_and_the_next_process_goes_on_with_it(
         generation,
         "swapped under the connection"
     );
-    assert_eq!(
-        hub.calls("secrets/blue").len(),
-        1,
+    let kept = hub.calls("secrets/blue");
+    assert!(
+        !kept.is_empty()
+            && kept
+                .iter()
+                .all(|call| call.path.ends_with("/blue-renewed-token")),
         "beside the registration, which is not written"
     );
 
-    // The first one ends; what is kept does not.
-    blue.accept(&[&second]);
+    // The first one ends; what is kept does not, also if it was refused for a while.
+    blue.accept(&[]);
     drop(process);
     let process = Process::start(&hub);
+    process.until(State::Lost, Some(Cause::Unauthorized)).await;
+    blue.accept(&[&second]);
     process.until(State::Connected, None).await;
+    assert!(in_use(&second));
     // A new registration goes before it.
     let third = token(3, 3600);
     blue.accept(&[&third]);
@@ -209,6 +278,52 @@ async fn a_cluster_that_does_not_accept_what_it_grants_is_not_asked_without_end(
         process.registry.resolve("blue").is_ok(),
         "by the token it accepts"
     );
+}
+
+#[tokio::test]
+async fn a_secret_that_is_no_renewed_token_is_not_written_over() {
+    let (hub, blue) = (hub(), Fake::start());
+    let (first, second) = (token(1, 6), token(2, 3600));
+    blue.accept(&[&first, &second]);
+    blue.grant(&second);
+    policy(&hub, &json!({"renewCredentials": true}), &json!({}));
+    hub.register(
+        "blue-renewed-token",
+        "true",
+        &[("kubeconfig", &blue.kubeconfig("good"))],
+    );
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&first))]);
+    let process = Process::start(&hub);
+    let near = Some(Cause::CredentialExpiring);
+    process.until(State::Degraded, near).await;
+    let detail = process.state().detail;
+    assert!(
+        detail.contains("clusters/blue-renewed-token") && detail.contains("something else"),
+        "{detail}"
+    );
+    assert!(
+        blue.calls("serviceaccounts/hub/token").is_empty(),
+        "nothing was asked for that could not be kept"
+    );
+    hub.delete("v1/secrets", "clusters", "blue-renewed-token");
+    process.until(State::Connected, None).await;
+}
+
+#[tokio::test]
+async fn a_token_that_ends_no_later_is_no_renewal() {
+    let (hub, blue) = (hub(), Fake::start());
+    let (first, earlier, second) = (token(1, 6), token(2, 5), token(3, 3600));
+    blue.accept(&[&first, &earlier, &second]);
+    blue.grant(&earlier);
+    policy(&hub, &json!({"renewCredentials": true}), &json!({}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&first))]);
+    let process = Process::start(&hub);
+    let near = Some(Cause::CredentialExpiring);
+    process.until(State::Degraded, near).await;
+    let detail = process.state().detail;
+    assert!(detail.contains("ends no later"), "{detail}");
+    blue.grant(&second);
+    process.until(State::Connected, None).await;
 }
 
 #[tokio::test]

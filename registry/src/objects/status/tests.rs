@@ -12,6 +12,7 @@ fn state(state: State, cause: Option<Cause>, uid: Option<&str>) -> ClusterState 
             String::new()
         },
         uid: uid.map(str::to_owned),
+        identified: uid.is_some(),
         ..ClusterState::pending("blue")
     }
 }
@@ -46,6 +47,11 @@ fn now() -> Timestamp {
 )]
 #[case::nobody_knows_who_answers(
     Some(state(State::Connected, None, None)),
+    ["Registered=True/Registered", "Reachable=True/Connected", "Identified=Unknown/IdentityUnreadable",
+     "Permitted=True/Permitted", "Ready=True/AllReady"]
+)]
+#[case::who_answered_before_is_known_and_who_answers_now_is_not(
+    Some(ClusterState { identified: false, ..state(State::Connected, None, Some("u")) }),
     ["Registered=True/Registered", "Reachable=True/Connected", "Identified=Unknown/IdentityUnreadable",
      "Permitted=True/Permitted", "Ready=True/AllReady"]
 )]
@@ -124,6 +130,21 @@ fn what_is_not_granted_is_named_with_its_place() {
     assert_eq!(
         ready.message,
         "the credential may not list secrets in namespace tenant, list clustersecretstores.external-secrets.io"
+    );
+}
+
+#[test]
+fn where_a_name_led_is_not_forgotten_while_it_is_away() {
+    let connected = state(State::Connected, None, Some("u"));
+    let before = facts(Some(&connected)).status(None, Some(1), now());
+    // As a process knows it that has not seen it answer.
+    let lost = state(State::Lost, Some(Cause::Timeout), None);
+    let status = facts(Some(&lost)).status(Some(&before), Some(1), now());
+    assert_eq!(status.cluster_uid.as_deref(), Some("u"));
+    let gone = facts(None).status(Some(&before), Some(1), now());
+    assert_eq!(
+        gone.cluster_uid, None,
+        "whoever registers it next is trusted anew"
     );
 }
 
