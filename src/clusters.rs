@@ -13,6 +13,7 @@ pub mod args;
 mod contexts;
 mod doctor;
 mod error;
+mod fleet;
 mod hub;
 mod known;
 mod kubeconfig;

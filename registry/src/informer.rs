@@ -2,26 +2,25 @@
 
 mod budget;
 pub(crate) mod feed;
+mod inner;
 pub(crate) mod leg;
 mod store;
 
 use std::{
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
+    sync::{Arc, RwLock},
     time::Duration,
 };
 
 use kube::api::DynamicObject;
 use tokio::{sync::watch, time::Instant};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 pub(crate) use self::budget::Budget;
 use self::{
-    budget::weight,
-    feed::Feed,
-    leg::{Full, Legs, Sink},
-    store::{Source, Store, key, version},
+    inner::{Inner, LegState, run},
+    store::Source,
 };
-use crate::{Cluster, Kind, metrics::ClusterMetrics};
+use crate::{Cluster, Kind};
 
 /// How much of each object is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,21 +96,6 @@ pub struct Informer {
     _stop: DropGuard,
 }
 
-struct Inner {
-    cluster: Weak<Cluster>,
-    cluster_name: String,
-    spec: InformerSpec,
-    metrics: Arc<ClusterMetrics>,
-    budget: Arc<Budget>,
-    store: RwLock<Store>,
-    legs: Vec<LegState>,
-}
-
-struct LegState {
-    namespace: Option<String>,
-    phase: watch::Sender<Phase>,
-}
-
 /// How a leg is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -120,22 +104,6 @@ pub(crate) enum Phase {
     NotServed,
     Forbidden(String),
     Failing(String),
-}
-
-/// What became of an object.
-struct Folded {
-    /// It, reduced.
-    object: Arc<DynamicObject>,
-    /// What was known of its name.
-    known: Option<Arc<DynamicObject>>,
-    /// Whether there was room for it.
-    fits: bool,
-}
-
-/// Leads the events of one leg into the store and to the owner.
-struct IntoStore {
-    inner: Arc<Inner>,
-    leg: usize,
 }
 
 // === impl Informer ===
@@ -272,186 +240,5 @@ const fn rank(readiness: &Readiness) -> u8 {
         Readiness::NotServed => 1,
         Readiness::Forbidden(_) => 2,
         Readiness::Failing(_) => 3,
-    }
-}
-
-/// Runs a leg until it is stopped.
-async fn run(inner: Arc<Inner>, leg: usize, legs: Legs, stop: CancellationToken) {
-    let sink = IntoStore {
-        inner: inner.clone(),
-        leg,
-    };
-    let spec = &inner.spec;
-    let make = || {
-        legs.leg(Feed {
-            kind: spec.kind,
-            namespace: sink.scope().map(str::to_owned),
-            selector: spec.selector.clone(),
-            payload: spec.payload,
-        })
-    };
-    stop.run_until_cancelled(leg::supervise(make, &sink)).await;
-    // What was known stays readable: a pass that still holds this generation must not take its end
-    // for the absence of everything.
-    sink.phase(Phase::Failing("the connection has ended".to_owned()));
-    inner.close();
-}
-
-// === impl Inner ===
-
-impl Inner {
-    // The store is consistent between any two of its methods, so a poisoned lock is still good.
-    fn read(&self) -> RwLockReadGuard<'_, Store> {
-        self.store.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Store> {
-        self.store.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the store and counts what it holds.
-    fn change<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
-        let mut store = self.write();
-        let result = act(&mut store);
-        self.count(&mut store);
-        result
-    }
-
-    /// Counts nothing any more.
-    fn close(&self) {
-        let mut store = self.write();
-        store.closed = true;
-        self.count(&mut store);
-    }
-
-    fn count(&self, store: &mut Store) {
-        let held = store.weight();
-        let before = std::mem::replace(&mut store.weighed, held);
-        self.budget.change(before, held);
-        let now = if store.closed { 0 } else { store.len() };
-        let before = std::mem::replace(&mut store.counted, now);
-        if before != now {
-            let count = |len| i64::try_from(len).unwrap_or(i64::MAX);
-            self.metrics
-                .objects(self.spec.kind.kind, count(now) - count(before));
-        }
-    }
-
-    /// Folds in an object, unless it came from outside and there is no room for it.
-    fn fold(&self, mut object: DynamicObject, source: Source) -> Folded {
-        let kept = (self.spec.keep)(&object);
-        (self.spec.reduce)(&mut object);
-        let weight = if kept { weight(&object) } else { 0 };
-        let fits = source == Source::Observed || self.budget.has_room(weight);
-        let object = Arc::new(object);
-        let known = self.change(|store| {
-            let (namespace, name) = key(&object);
-            let known = store.get(namespace, name);
-            if fits && store.accepts(&object, source) {
-                store.put(object.clone(), kept.then_some(weight), source);
-            }
-            known
-        });
-        Folded {
-            object,
-            known,
-            fits,
-        }
-    }
-
-    fn notify(&self, change: &Change) {
-        if let Some(cluster) = self.cluster.upgrade() {
-            (self.spec.on_change)(&cluster, change);
-        }
-    }
-}
-
-// === impl IntoStore ===
-
-impl IntoStore {
-    fn scope(&self) -> Option<&str> {
-        self.inner
-            .legs
-            .get(self.leg)
-            .and_then(|leg| leg.namespace.as_deref())
-    }
-}
-
-impl Sink for IntoStore {
-    fn begin(&self) {
-        self.inner.change(|store| store.begin(self.scope()));
-    }
-
-    fn put(&self, object: DynamicObject, listed: bool) -> Result<(), Full> {
-        let source = if listed { Source::List } else { Source::Watch };
-        let Folded {
-            object,
-            known,
-            fits,
-        } = self.inner.fold(object, source);
-        if !fits {
-            return Err(Full(self.inner.budget.limit()));
-        }
-        let is_news = known.as_ref().is_none_or(|known| {
-            known.metadata.uid != object.metadata.uid
-                || known.metadata.resource_version != object.metadata.resource_version
-        });
-        if listed && !is_news {
-            return Ok(());
-        }
-        let before = known.filter(|known| {
-            known.metadata.labels != object.metadata.labels
-                || known.metadata.owner_references != object.metadata.owner_references
-        });
-        self.inner.notify(&Change::Applied(object));
-        if let Some(before) = before {
-            self.inner.notify(&Change::Relabelled(before));
-        }
-        Ok(())
-    }
-
-    fn remove(&self, mut object: DynamicObject) {
-        (self.inner.spec.reduce)(&mut object);
-        let (namespace, name) = key(&object);
-        let uid = object.metadata.uid.as_deref();
-        let at = version(&object);
-        self.inner
-            .change(|store| store.bury(namespace, name, uid, at));
-        self.inner.notify(&Change::Deleted(Arc::new(object)));
-    }
-
-    fn end(&self) {
-        let gone = self.inner.change(|store| store.end(self.scope()));
-        for object in gone {
-            self.inner.notify(&Change::Deleted(object));
-        }
-        self.inner.notify(&Change::Synced);
-    }
-
-    fn forget(&self) {
-        let gone = self.inner.change(|store| store.clear(self.scope()));
-        for object in gone {
-            self.inner.notify(&Change::Deleted(object));
-        }
-    }
-
-    fn served(&self) {
-        self.inner.notify(&Change::Served);
-    }
-
-    fn gone(&self) {
-        self.forget();
-        self.inner.notify(&Change::Gone);
-    }
-
-    fn phase(&self, phase: Phase) {
-        let Some(leg) = self.inner.legs.get(self.leg) else {
-            return;
-        };
-        leg.phase.send_if_modified(|now| {
-            let changed = *now != phase;
-            *now = phase;
-            changed
-        });
     }
 }

@@ -21,7 +21,7 @@ use super::{
     Session,
     args::{DoctorArgs, TargetArgs},
     error::Error,
-    hub::{Entry, Fleet},
+    fleet::{Entry, Fleet},
 };
 
 /// Examines some clusters, or all.

@@ -8,7 +8,7 @@ use target_registry::target_cluster::{Abandoned, GROUP, RECLAIM_ANNOTATION};
 use super::{
     Session,
     error::Error,
-    hub::Fleet,
+    fleet::Fleet,
     output::{Show, distance, table},
     wait,
 };

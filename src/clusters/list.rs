@@ -12,7 +12,7 @@ use target_registry::{
 use super::{
     Session,
     error::Error,
-    hub::{Entry, Fleet},
+    fleet::{Entry, Fleet},
     output::{Show, distance, table},
 };
 

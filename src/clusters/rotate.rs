@@ -12,7 +12,7 @@ use super::{
     args::RotateArgs,
     doctor,
     error::Error,
-    hub::Fleet,
+    fleet::Fleet,
     known::{Known, account},
     list::{Done, Row},
     register::{await_ready, judge, warn_of_loopback},

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::clusters::{
     Session,
-    hub::{Entry, Fleet, Placed},
+    fleet::{Entry, Fleet, Placed},
     output::distance,
 };
 

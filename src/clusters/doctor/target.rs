@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clusters::{
         access::{IN_CLUSTER, IN_NAMESPACES},
-        hub::{Entry, Fleet},
+        fleet::{Entry, Fleet},
         known::account,
     },
     external::{
