@@ -15,6 +15,8 @@ use crate::metrics::Metrics;
 
 /// How soon it is asked again while fields are missing or nobody answers.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How soon it is asked again where nothing is missing: definitions can be put back later.
+const LATER: Duration = Duration::from_hours(1);
 /// How many fields are named.
 const NAMED: usize = 5;
 /// What cures it.
@@ -32,7 +34,7 @@ struct Known {
 /// Fields that the API server drops, by kind. A kind that is not served is not in it.
 type Missing = BTreeMap<String, Vec<String>>;
 
-/// Asks, says what is missing, and goes on asking until nothing is.
+/// Asks, says what is missing, and goes on asking.
 pub async fn check(client: Client, metrics: Metrics) {
     let known = match known() {
         Ok(known) => known,
@@ -43,6 +45,7 @@ pub async fn check(client: Client, metrics: Metrics) {
     };
     let mut told = Missing::new();
     loop {
+        let mut pause = AGAIN;
         match missing(&client, &known).await {
             Ok(found) => {
                 for (kind, fields) in &found {
@@ -50,7 +53,7 @@ pub async fn check(client: Client, metrics: Metrics) {
                 }
                 say(&told, &found);
                 if found.values().all(Vec::is_empty) {
-                    return;
+                    pause = LATER;
                 }
                 told = found;
             }
@@ -60,7 +63,7 @@ pub async fn check(client: Client, metrics: Metrics) {
             }
             Err(error) => tracing::debug!(%error, "the API server does not tell its definitions"),
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

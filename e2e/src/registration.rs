@@ -1,7 +1,8 @@
 //! Targets as the hub knows them: the access that a target grants, and the Secret on the hub
 //! that registers it.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
@@ -38,6 +39,30 @@ pub async fn grant(
     target
         .kubeconfig_from(release_namespace, &format!("{ACCOUNT}-token"))
         .await
+}
+
+/// Takes verbs on an API group away from what was granted in a namespace, until it is granted again.
+pub async fn withhold(
+    target: &Cluster,
+    release_namespace: &str,
+    namespace: &str,
+    group: &str,
+    verbs: &[&str],
+) -> Result<()> {
+    let api = target.any("rbac.authorization.k8s.io/v1", "Role", Some(namespace));
+    let name = format!("{release_namespace}-{ACCOUNT}");
+    let mut rules = api.get(&name).await?.data["rules"].clone();
+    let all = rules.as_array_mut().into_iter().flatten();
+    let mut granted = all.filter(|rule| rule["apiGroups"][0] == group);
+    let rule = granted
+        .next()
+        .with_context(|| format!("no rule for {group}"))?;
+    if let Some(granted) = rule["verbs"].as_array_mut() {
+        granted.retain(|verb| !verbs.iter().any(|gone| verb == gone));
+    }
+    let patch = Patch::Merge(json!({ "rules": rules }));
+    api.patch(&name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 /// Replaces the account's token: the old one stops working. Returns the new kubeconfig.

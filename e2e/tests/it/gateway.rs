@@ -80,6 +80,28 @@ impl Elsewhere<'_> {
     }
 }
 
+/// The kind is served, and the account may not read it.
+async fn lacks_the_right(site: &Site<'_>, glance: &Object<'_>) -> Result<()> {
+    let seen = glance
+        .condition(
+            seconds(30),
+            Wanted::of("HTTPRouteReady").reason("ReconcileError"),
+        )
+        .await?;
+    let text = words(&seen);
+    assert!(
+        text.contains("httproutes") && text.contains("forbidden"),
+        "{text}"
+    );
+    let clusters = site.clusters_namespace();
+    let object = site.target_cluster(&clusters, "bare");
+    let lacks = Wanted::of("Permitted").reason("MissingPermissions");
+    let seen = object.condition(seconds(30), lacks).await?;
+    let missing = seen.data["status"]["missingPermissions"].to_string();
+    assert!(missing.contains("httproutes"), "{missing}");
+    Ok(())
+}
+
 /// Failed passes and steps.
 async fn errors(running: &Running) -> Result<f64> {
     let name = "controller_runtime_reconcile_errors_total";
@@ -135,14 +157,19 @@ fn a_route_follows_the_gateway_api_of_its_own_cluster() {
             .exists(seconds(5))
             .await?;
 
-        // Installed: noticed without a restart and without a rotation.
+        // Installed: noticed without a restart and without a rotation. Where the right to it is missing, that is said.
+        let (access, ns) = (site.access_namespace(), site.namespace());
+        let group = "gateway.networking.k8s.io";
+        registration::withhold(bare, &access, ns, group, &["get", "list", "watch"]).await?;
         let engaged = || other.output().matches("cluster engaged").count();
         let before = engaged();
         let definitions = tokio::task::spawn_blocking(|| Neighbour::GatewayApi.crds()).await??;
         bare.install(&definitions).await?;
         let installed = Instant::now();
         local.condition(seconds(20), accepted()).await?;
-        far.condition(seconds(20), accepted()).await?;
+        lacks_the_right(&site, &far).await?;
+        site.kubeconfig(bare).await?;
+        far.condition(seconds(60), accepted()).await?;
         eprintln!("routes after {:.1} s", installed.elapsed().as_secs_f64());
         for (namespace, name) in [(here.namespace, "local"), (site.namespace(), "far")] {
             Object::new(bare, kinds::HTTP_ROUTE, namespace, name)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::{
     bed::run,
     children,
@@ -18,13 +18,11 @@ use e2e::{
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "Role");
-
-/// The Role that grants a site its rights on a target.
+/// What a site is granted on a target.
 struct Grant<'f> {
     edge: &'f Cluster,
+    release: String,
     namespace: String,
-    name: String,
 }
 
 // === impl Grant ===
@@ -32,18 +30,14 @@ struct Grant<'f> {
 impl Grant<'_> {
     /// Takes verbs on autoscalers away.
     async fn withhold(&self, verbs: &[&str]) -> Result<()> {
-        let api = self.edge.any(ROLE.0, ROLE.1, Some(&self.namespace));
-        let mut rules = api.get(&self.name).await?.data["rules"].clone();
-        let all = rules.as_array_mut().into_iter().flatten();
-        let mut of_autoscalers = all.filter(|rule| rule["apiGroups"][0] == "autoscaling");
-        let rule = of_autoscalers.next().context("no rule for autoscalers")?;
-        if let Some(granted) = rule["verbs"].as_array_mut() {
-            granted.retain(|verb| !verbs.iter().any(|gone| verb == gone));
-        }
-        let patch = Patch::Merge(json!({ "rules": rules }));
-        api.patch(&self.name, &PatchParams::default(), &patch)
-            .await?;
-        Ok(())
+        registration::withhold(
+            self.edge,
+            &self.release,
+            &self.namespace,
+            "autoscaling",
+            verbs,
+        )
+        .await
     }
 }
 
@@ -127,8 +121,8 @@ fn a_right_that_goes_while_it_is_used_is_named_at_once_and_costs_its_own_kind_al
         registration::register(site.hub(), &clusters, "edge", &through, Some(ns)).await?;
         let grant = Grant {
             edge,
+            release: site.access_namespace(),
             namespace: ns.to_owned(),
-            name: format!("{}-{ACCOUNT}", site.access_namespace()),
         };
         let _running = site.operator().await?.start().await?;
         let scaled = |most: u32| json!({ "minReplicas": 2, "maxReplicas": most, "targetCPUUtilization": 80 });
@@ -170,8 +164,8 @@ fn a_right_that_goes_while_it_is_used_is_named_at_once_and_costs_its_own_kind_al
 
         // All of them, and back: nothing was made anew.
         let binding = json!({
-            "apiVersion": ROLE.0, "kind": "RoleBinding",
-            "metadata": { "namespace": ns, "name": grant.name },
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "namespace": ns, "name": format!("{}-{ACCOUNT}", grant.release) },
         });
         edge.delete(&binding).await?;
         scenario
