@@ -43,27 +43,33 @@ pub async fn check(client: Client, metrics: Metrics) {
             return;
         }
     };
+    while until_complete(&client, &known, &metrics).await {
+        tokio::time::sleep(LATER).await;
+    }
+}
+
+/// Asks until nothing is missing; false where the account may not know.
+async fn until_complete(client: &Client, known: &[Known], metrics: &Metrics) -> bool {
     let mut told = Missing::new();
     loop {
-        let mut pause = AGAIN;
-        match missing(&client, &known).await {
+        match missing(client, known).await {
             Ok(found) => {
                 for (kind, fields) in &found {
                     metrics.definition(kind, fields.len());
                 }
                 say(&told, &found);
                 if found.values().all(Vec::is_empty) {
-                    pause = LATER;
+                    return true;
                 }
                 told = found;
             }
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 tracing::info!("the API server does not tell this account which fields it knows");
-                return;
+                return false;
             }
             Err(error) => tracing::debug!(%error, "the API server does not tell its definitions"),
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
@@ -292,7 +298,8 @@ mod tests {
             let spec = schema["properties"]["spec"]["properties"].as_object_mut();
             spec.unwrap().remove("image").unwrap();
         }));
-        let watching = check(stale, metrics.clone());
+        let known = known().unwrap();
+        let watching = until_complete(&stale, &known, &metrics);
         assert!(
             tokio::time::timeout(AGAIN * 3, watching).await.is_err(),
             "it asks again"
@@ -300,7 +307,8 @@ mod tests {
         let page = metrics.encode();
         let series = "glance_operator_definition_missing_fields{kind=\"Glance\"} 1";
         assert!(page.contains(series), "{page}");
-        check(server(known().unwrap()), metrics.clone()).await;
+        let current = server(self::known().unwrap());
+        assert!(until_complete(&current, &known, &metrics).await);
         let page = metrics.encode();
         let series = "glance_operator_definition_missing_fields{kind=\"Glance\"} 0";
         assert!(page.contains(series), "{page}");

@@ -27,7 +27,7 @@ use crate::{
     permits::{Permit, Permits},
 };
 
-/// Lists of one cluster that are under way for its watches: a page may be large.
+/// Pages of one target that are under way for its watches: each may be large.
 const LISTS: usize = 2;
 
 /// How long a generation that is replaced may take to end its tasks.
@@ -143,7 +143,11 @@ impl Cluster {
             rotated: watch::Sender::new(0),
             denied: Arc::default(),
             usable: watch::Sender::new(true),
-            lists: Arc::new(Semaphore::new(LISTS)),
+            lists: Arc::new(Semaphore::new(if parts.hub {
+                Semaphore::MAX_PERMITS
+            } else {
+                LISTS
+            })),
             budget: Arc::new(parts.budget),
             extensions: Mutex::default(),
             tasks: TaskTracker::new(),

@@ -154,16 +154,16 @@ fn within<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError +
     }
 }
 
-/// Whether an error of this type is what is behind another one.
-pub(crate) fn caused_by<E: StdError + 'static>(error: &kube::Error) -> bool {
+/// The error of this type that is behind another one.
+pub(crate) fn cause<E: StdError + 'static>(error: &kube::Error) -> Option<&E> {
     let mut next = Some(error as &(dyn StdError + 'static));
     while let Some(error) = next {
-        if error.is::<E>() {
-            return true;
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
         next = within(error);
     }
-    false
+    None
 }
 
 /// The longest text of somebody else's that is passed on, in characters.

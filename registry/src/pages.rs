@@ -1,12 +1,17 @@
 //! Lists page by page.
 
+use std::time::Duration;
+
 use kube::api::{ListParams, ObjectList};
 
-use crate::{client::AnswerTooLong, failure::caused_by};
+use crate::{backoff::jittered, client::AnswerTooLong, failure::cause};
 
 /// Objects and pages of one list that are followed. No honest cluster has so many of one kind; a list that never ends would
 /// take all memory, or all time.
-const MOST: usize = 250_000;
+const MOST: usize = 500_000;
+
+/// How often a page is asked for again that was too long only beside others, and after which pause.
+const AGAIN: (u32, Duration) = (10, Duration::from_millis(200));
 
 /// Follows a list to its end. A page that is longer than this client holds is asked for again in smaller ones.
 ///
@@ -60,13 +65,21 @@ impl Pages {
         if self.ended {
             return Ok(None);
         }
+        let mut tries = 0;
         let page = loop {
-            match (fetch(self.params.clone()).await, self.params.limit) {
-                (Ok(page), _) => break page,
-                (Err(error), Some(limit @ 2..)) if caused_by::<AnswerTooLong>(&error) => {
+            let error = match fetch(self.params.clone()).await {
+                Ok(page) => break page,
+                Err(error) => error,
+            };
+            match (cause::<AnswerTooLong>(&error), self.params.limit) {
+                (Some(AnswerTooLong::Together(_)), _) if tries < AGAIN.0 => {
+                    tries += 1;
+                    tokio::time::sleep(jittered(AGAIN.1)).await;
+                }
+                (Some(AnswerTooLong::Bytes(_) | AnswerTooLong::Values(_)), Some(limit @ 2..)) => {
                     self.params.limit = Some(limit / 2);
                 }
-                (Err(error), _) => return Err(error),
+                _ => return Err(error),
             }
         };
         self.taken += page.items.len().max(1);
@@ -124,6 +137,25 @@ mod tests {
         assert_eq!(pages.limit(), Some(25), "not too long again and again");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_too_long_beside_others_is_asked_for_again_as_it_is() {
+        let mut pages = Pages::new(ListParams::default().limit(100));
+        let tries = std::cell::Cell::new(0);
+        let fetch = |params: ListParams| {
+            tries.set(tries.get() + 1);
+            let few = tries.get() < 3;
+            async move {
+                assert_eq!(params.limit, Some(100));
+                if few {
+                    return Err(kube::Error::Service(AnswerTooLong::Together(1).into()));
+                }
+                Ok(page(100, None))
+            }
+        };
+        assert!(pages.next(fetch).await.unwrap().is_some());
+        assert_eq!(tries.get(), 3);
+    }
+
     #[tokio::test]
     async fn other_failures_are_no_reason_to_ask_again() {
         let mut pages = Pages::new(ListParams::default().limit(100));
@@ -141,8 +173,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_without_end_is_given_up() {
-        let mut pages = Pages::new(ListParams::default().limit(100_000));
-        let fetch = |_| async { Ok(page(100_000, Some("more"))) };
+        let mut pages = Pages::new(ListParams::default().limit(200_000));
+        let fetch = |_| async { Ok(page(200_000, Some("more"))) };
         assert!(pages.next(fetch).await.is_ok());
         assert!(pages.next(fetch).await.is_ok());
         assert!(pages.next(fetch).await.is_err());

@@ -1,8 +1,11 @@
 //! How much work may be under way on one cluster; the limit can be changed while it is.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 /// Counts the pieces of work on one cluster against a limit.
@@ -16,6 +19,20 @@ pub(crate) struct Permits {
 #[derive(Debug)]
 pub struct Permit {
     permits: Arc<Permits>,
+}
+
+/// Works, and lets go of `held` after a while: work that only waits for an answer costs nothing, and must not keep others waiting.
+pub(crate) async fn keeping<T>(
+    held: impl Send,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
+        return done;
+    }
+    drop(held);
+    work.await
 }
 
 // === impl Permits ===

@@ -175,7 +175,7 @@ impl Error {
                 "name an account of its own by --service-account, or share this one as it is with --use-existing-access".to_owned()
             }
             Self::OtherHub { .. } => {
-                "give this hub one of its own by --access-namespace or --service-account, or take it over with --force-conflicts if the other hub is gone".to_owned()
+                "give this hub one of its own by --access-namespace or --service-account, take it over with --force-conflicts if the other hub is gone, or, if it is this hub's, use an account that may read the hub's namespace kube-system".to_owned()
             }
             Self::NoTargetContext { .. } => "name it by --target-context".to_owned(),
             Self::Silent { name, .. } => {

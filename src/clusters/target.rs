@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use glance_api::keys::annotations::HUB_UID;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -49,6 +50,9 @@ pub struct Granted {
     resource: ApiResource,
     metadata: ObjectMeta,
 }
+
+/// What no command takes, its waits included.
+const A_COMMAND: SignedDuration = SignedDuration::from_mins(15);
 
 /// Set on the Secret of a token: the account that it is of.
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -138,13 +142,13 @@ impl Target {
         Ok(found.map(|account| account.metadata))
     }
 
-    /// UID of the hub that the account was made for, if that is another one.
+    /// UID of the hub that the account was made for, if that is another one, or if it is not known which one this is.
     pub async fn other_hub(&self, access: &Access) -> Result<Option<String>, Error> {
         let account = self.account(access).await?;
         let marked = account
             .and_then(|account| account.annotations)
             .and_then(|mut all| all.remove(HUB_UID));
-        Ok(marked.filter(|hub| access.hub.as_ref().is_some_and(|own| own != hub)))
+        Ok(marked.filter(|hub| access.hub.as_ref() != Some(hub)))
     }
 
     /// Whether the account's namespace has this Secret.
@@ -216,8 +220,9 @@ impl Target {
             .ok_or_else(|| Error::Invalid("the target answered without a token".to_owned()))
     }
 
-    /// The Secrets that these commands made for tokens of the account, for this hub. None where they may not be listed.
-    pub async fn token_secrets(&self, access: &Access) -> Result<BTreeSet<String>, Error> {
+    /// The Secrets that these commands made for tokens of the account, for this hub, some time ago: others may be about to
+    /// be registered. None where they may not be listed.
+    pub async fn old_tokens(&self, access: &Access) -> Result<BTreeSet<String>, Error> {
         let parameters = ListParams::default().labels(&made_for(access));
         let found = self.secrets(access).list_metadata(&parameters).await;
         let found = match found {
@@ -226,14 +231,10 @@ impl Target {
                 found.doing(|| "listing the tokens of the account on the target".to_owned())?
             }
         };
-        let is_ours = |meta: &ObjectMeta| {
-            let annotation = |key: &str| meta.annotations.as_ref()?.get(key);
-            annotation(ACCOUNT_NAME) == Some(&access.account)
-                && access.hub.is_some()
-                && annotation(HUB_UID) == access.hub.as_ref()
-        };
-        let ours = found.items.into_iter().map(|item| item.metadata);
-        Ok(ours.filter(is_ours).filter_map(|meta| meta.name).collect())
+        let now = Timestamp::now();
+        let all = found.items.into_iter().map(|item| item.metadata);
+        let old = all.filter(|meta| is_old_token(meta, access, now));
+        Ok(old.filter_map(|meta| meta.name).collect())
     }
 
     /// Whether somebody has logged in with the token in a Secret.
@@ -355,4 +356,61 @@ fn made_for(access: &Access) -> String {
         access.name(),
         super::access::MANAGER
     )
+}
+
+/// Whether a Secret holds a token of the account that was made for this hub, and longer ago than a command takes.
+fn is_old_token(meta: &ObjectMeta, access: &Access, now: Timestamp) -> bool {
+    let annotation = |key: &str| meta.annotations.as_ref()?.get(key);
+    let made = meta.creation_timestamp.as_ref().map(|made| made.0);
+    annotation(ACCOUNT_NAME) == Some(&access.account)
+        && access.hub.is_some()
+        && annotation(HUB_UID) == access.hub.as_ref()
+        && made.is_some_and(|made| now.duration_since(made) > A_COMMAND)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn only_a_token_of_this_hub_and_of_some_time_ago_is_left_over() {
+        let access = |hub: Option<&str>| Access {
+            namespace: "access".to_owned(),
+            account: "account".to_owned(),
+            scope: None,
+            create_namespaces: false,
+            hub: hub.map(str::to_owned),
+        };
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let token = |hub: &str, account: &str, age: i64| {
+            let marks = [(HUB_UID, hub), (ACCOUNT_NAME, account)];
+            let marks = marks.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            ObjectMeta {
+                annotations: Some(marks.into()),
+                creation_timestamp: Some(Time(now - SignedDuration::from_secs(age))),
+                ..ObjectMeta::default()
+            }
+        };
+        let here = access(Some("here"));
+        assert!(is_old_token(&token("here", "account", 3600), &here, now));
+        assert!(
+            !is_old_token(&token("here", "account", 60), &here, now),
+            "of a command that may be under way"
+        );
+        assert!(
+            !is_old_token(&token("there", "account", 3600), &here, now),
+            "of another hub"
+        );
+        assert!(
+            !is_old_token(&token("here", "another", 3600), &here, now),
+            "of another account"
+        );
+        let unknown = access(None);
+        assert!(
+            !is_old_token(&token("here", "account", 3600), &unknown, now),
+            "of whichever hub"
+        );
+    }
 }

@@ -37,6 +37,14 @@ pub async fn unregister(session: &Session, args: &UnregisterArgs) -> Result<(), 
         return Err(hub.not_registered(name));
     };
     must_be_registration(hub, name, entry.secret.as_ref())?;
+    if !all.reads_secrets {
+        let namespace = &hub.namespace;
+        return Err(Error::Api {
+            doing: format!("looking for the Secret {namespace}/{name}"),
+            text: "listing Secrets is forbidden".to_owned(),
+            code: Some(403),
+        });
+    }
     // A Glance that cannot be seen must not count as one that is not there.
     let placed = match hub.glances().await {
         Err(Error::Api {
@@ -144,12 +152,11 @@ async fn shared_with(
     if let Some(other) = all.twin(name, &account, None) {
         return Ok(Some(other));
     }
-    // Under another address, and nobody has said which cluster that is: it is asked.
-    if let Some(uid) = &target.uid {
-        for (other, registration) in all.unidentified(name, &account) {
-            if look(&registration).await.ok().flatten().as_ref() == Some(uid) {
-                return Ok(Some(other.to_owned()));
-            }
+    // Under another address, and nobody has said which cluster that is: it is asked. Who does not say may be this one.
+    for (other, registration) in all.unidentified(name, &account) {
+        let found = look(&registration).await.ok().flatten();
+        if found.is_none() || target.uid.is_none() || found == target.uid {
+            return Ok(Some(other.to_owned()));
         }
     }
     let hub = target.other_hub(access).await?;

@@ -106,7 +106,10 @@ async fn hand_over(ctx: &Context, name: &str, ledger: &[Abandoned]) {
         };
         let known = ctx.registry.snapshot();
         let is_it = |state: &&target_registry::ClusterState| {
-            state.name != name && state.state.resolves() && state.uid.as_ref() == Some(uid)
+            state.name != name
+                && state.state.resolves()
+                && state.identified
+                && state.uid.as_ref() == Some(uid)
         };
         let Some(heir) = known.iter().find(is_it) else {
             continue;
@@ -153,7 +156,12 @@ async fn reclaim(
 ) -> bool {
     let mut all_done = true;
     for entry in ledger {
-        let place = place(entry.cluster_uid.as_deref(), cluster.uid().as_deref());
+        let uid = match cluster.uid() {
+            // The right to ask may have been granted meanwhile.
+            None => cluster.probe().await.ok().and_then(|identity| identity.uid),
+            uid => uid,
+        };
+        let place = place(entry.cluster_uid.as_deref(), uid.as_deref());
         if place == Place::Unknown {
             let why = format!(
                 "what {} {}/{} left behind is not deleted, for cluster {:?} does not say who it is: grant get on \
@@ -165,7 +173,8 @@ async fn reclaim(
             );
             let notice = Notice::warning(RECLAIM_FAILED, why);
             ctx.publisher.publish(&object.object_ref(&()), notice);
-            return false;
+            all_done = false;
+            continue;
         }
         if place == Place::Elsewhere {
             continue;

@@ -54,18 +54,34 @@ pub(super) fn weight(object: &DynamicObject) -> usize {
 }
 
 fn of_metadata(metadata: &ObjectMeta) -> usize {
+    // With the copies that the store keeps them by.
+    let texts = [
+        (3, &metadata.name),
+        (3, &metadata.namespace),
+        (1, &metadata.uid),
+        (1, &metadata.resource_version),
+        (1, &metadata.generate_name),
+        (1, &metadata.self_link),
+    ];
+    let texts = texts.map(|(copies, text)| copies * text.as_ref().map_or(0, String::len));
     let maps = [&metadata.labels, &metadata.annotations];
     let maps = maps.into_iter().flatten().flatten();
     let maps = maps.map(|(key, value)| ENTRY + key.len() + value.len());
     let managers = metadata.managed_fields.iter().flatten().map(|entry| {
         let fields = entry.fields_v1.as_ref();
-        4 * ENTRY + fields.map_or(0, |fields| of_value(&fields.0))
+        let texts = [&entry.manager, &entry.api_version, &entry.subresource];
+        let texts = texts.into_iter().flatten().map(String::len);
+        4 * ENTRY + texts.sum::<usize>() + fields.map_or(0, |fields| of_value(&fields.0))
     });
     let owners = metadata.owner_references.iter().flatten();
-    let owners = owners.map(|owner| 2 * ENTRY + owner.name.len() + owner.uid.len());
+    let owners = owners.map(|owner| {
+        let texts = [&owner.name, &owner.uid, &owner.kind, &owner.api_version];
+        2 * ENTRY + texts.map(String::len).iter().sum::<usize>()
+    });
     let finalizers = metadata.finalizers.iter().flatten();
     let finalizers = finalizers.map(|finalizer| ENTRY + finalizer.len());
-    maps.chain(managers).chain(owners).chain(finalizers).sum()
+    let parts = maps.chain(managers).chain(owners).chain(finalizers);
+    parts.chain(texts).sum()
 }
 
 fn of_value(value: &Value) -> usize {
@@ -96,6 +112,15 @@ mod tests {
         let least = weight(&object(json!({"name": "a"}), json!(null)));
         let long = "x".repeat(10_000);
         for (metadata, data) in [
+            (json!({"name": long}), json!(null)),
+            (json!({"namespace": long}), json!(null)),
+            (json!({"uid": long}), json!(null)),
+            (json!({"resourceVersion": long}), json!(null)),
+            (json!({"managedFields": [{"manager": long}]}), json!(null)),
+            (
+                json!({"ownerReferences": [{"name": "n", "uid": "u", "kind": long, "apiVersion": "v1"}]}),
+                json!(null),
+            ),
             (json!({"labels": {"a": long}}), json!(null)),
             (json!({"annotations": {long.clone(): "b"}}), json!(null)),
             (json!({"finalizers": [long]}), json!(null)),

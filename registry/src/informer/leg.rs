@@ -26,6 +26,7 @@ use crate::{
     client::Connection,
     failure::{error_code, error_text},
     metrics::ClusterMetrics,
+    permits::keeping,
 };
 
 /// A watch that ends sooner than this and brought nothing is a failure.
@@ -37,6 +38,9 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Failures in a row after which what is known counts as stale.
 const STALE_AFTER: u32 = 3;
+
+/// How long a page counts among those that are under way. One that takes longer waits for its answer.
+const BUSY: Duration = Duration::from_millis(500);
 
 /// Why the watches of a lost cluster rest.
 const OUT_OF_REACH: &str = "the cluster is out of reach";
@@ -268,22 +272,21 @@ impl Leg {
         served: &mut bool,
         sink: &dyn Sink,
     ) -> Result<String, End> {
-        // An error would say that it is closed, which it never is.
-        let _turn = self.of.lists.acquire().await;
         let mut pages = self.feed.pages();
         let mut version = None;
-        let mut begun = false;
+        // What is written from here on may be newer than what is listed.
+        sink.begin();
         loop {
-            let page = pages.next(|params| self.feed.page(client, params)).await;
+            // An error would say that it is closed, which it never is.
+            let turn = self.of.lists.acquire().await;
+            let page = pages.next(|params| self.feed.page(client, params));
+            let page = keeping(turn, BUSY, page).await;
             let Some(page) = page.map_err(|error| End::from(&error))? else {
                 break;
             };
-            if !std::mem::replace(&mut begun, true) {
-                if !std::mem::replace(served, true) {
-                    tracing::info!(kind = %self.feed.kind, "kind is served now");
-                    sink.served();
-                }
-                sink.begin();
+            if !std::mem::replace(served, true) {
+                tracing::info!(kind = %self.feed.kind, "kind is served now");
+                sink.served();
             }
             for object in page.items {
                 sink.put(object, true).map_err(End::Full)?;

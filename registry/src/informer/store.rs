@@ -12,6 +12,9 @@ use kube::api::DynamicObject;
 /// bring one back.
 const GRAVES: usize = 512;
 
+/// Longest UID that is remembered; a server of ours has 36 characters, another one may say anything.
+const LONGEST_UID: usize = 128;
+
 /// Objects by namespace (empty: none) and name.
 #[derive(Default)]
 pub(super) struct Store {
@@ -252,6 +255,9 @@ impl Graves {
     }
 
     fn add(&mut self, uid: &str, at: Option<u64>) {
+        if uid.len() > LONGEST_UID {
+            return;
+        }
         if self.buried.insert(uid.to_owned(), at).is_none() {
             self.order.push_back(uid.to_owned());
         }
@@ -372,6 +378,8 @@ mod tests {
             store.bury("ns", "a", Some(&uid.to_string()), None);
         }
         assert_eq!(store.graves.buried.len(), GRAVES);
+        store.bury("ns", "a", Some(&"x".repeat(LONGEST_UID + 1)), None);
+        assert!(store.graves.buried.keys().all(|uid| uid.len() < 10));
         assert!(
             store.accepts(&object("ns", "a", "0", "1"), Source::Watch),
             "the oldest is forgotten"

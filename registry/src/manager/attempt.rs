@@ -12,7 +12,7 @@ use crate::{
     client::Shared as Keepsakes,
     cluster::Identity,
     failure::{cause_of, error_text},
-    permits::Permits,
+    permits::{Permits, keeping},
 };
 
 /// How long a try counts among those that run at one time. One that takes longer waits for an answer
@@ -171,16 +171,6 @@ pub(super) async fn run(
     }
 }
 
-/// Works, and lets go of `held` after a while.
-async fn keeping<T>(held: impl Send, limit: Duration, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
-        return done;
-    }
-    drop(held);
-    work.await
-}
-
 /// A failure as the kind it is and in words that help.
 pub(super) fn explain(error: &kube::Error) -> (Cause, String) {
     let (cause, text) = (cause_of(error), error_text(error));
@@ -265,7 +255,13 @@ impl Owner {
                     %next_try,
                     "cannot connect to the cluster"
                 );
-                if cause == Cause::Unauthorized && member.current.is_some() {
+                let current = member.current.as_ref();
+                let is_renewal = report.attempt.registration.original().is_some()
+                    && current.is_some_and(|(_, current)| {
+                        current.content_hash() == report.attempt.registration.content_hash()
+                    });
+                // The token in use is as good as it was before it was renewed.
+                if cause == Cause::Unauthorized && current.is_some() && !is_renewal {
                     // Whoever wrote a credential that is not accepted meant to replace the old one.
                     member.give_up();
                     self.disengage(member);

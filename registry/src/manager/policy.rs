@@ -34,6 +34,7 @@ impl Owner {
         } else if let (Some(wanted), Some(led), Some((_, registration))) =
             (wanted, member.pin.clone(), member.current.clone())
             && wanted != led
+            && member.identified
         {
             self.reject(&mut member, registration, &wanted, &led);
         }
@@ -76,11 +77,16 @@ impl Owner {
     }
 
     fn reject(&self, member: &mut Member, led: Arc<Registration>, wanted: &str, uid: &str) {
+        let name = &member.state.name;
+        // What was approved by hand outlives the Secret.
+        let anew = match self.shared.policies.pinned(name) {
+            Some(_) => "",
+            None => ", or delete the Secret and create it again",
+        };
         let detail = format!(
             "the registration leads to cluster {uid} and has to lead to {wanted}; write back what \
              leads there, or, if the other cluster is meant, set spec.identity of the TargetCluster \
-             {:?} to {uid}, or delete the Secret and create it again",
-            member.state.name
+             {name:?} to {uid}{anew}"
         );
         tracing::error!(cluster = member.state.name, "{detail}");
         member.keepsakes.metrics.engagement("refused");

@@ -16,6 +16,9 @@ use crate::{
     cluster::Identity,
 };
 
+/// How soon a cluster that did not say who it is is asked again.
+const ANONYMOUS: Duration = Duration::from_mins(1);
+
 /// What the probe has to say.
 pub(super) struct Beat {
     pub(super) name: String,
@@ -42,6 +45,7 @@ pub(super) async fn run(
         None => return,
     };
     let mut was_good = false;
+    let mut asked = Instant::now();
     let mut pause = first;
     loop {
         let changed = tokio::select! {
@@ -66,11 +70,17 @@ pub(super) async fn run(
             return;
         };
         let credential = *rotated.borrow();
-        let (answer, identity) = ask(&cluster, options.timeout, breaker.is_open()).await;
+        // The right to it may have been granted meanwhile.
+        let unknown = cluster.uid().is_none() && asked.elapsed() >= ANONYMOUS;
+        let who = breaker.is_open() || unknown;
+        if who {
+            asked = Instant::now();
+        }
+        let (answer, identity) = ask(&cluster, options.timeout, who).await;
         let health = breaker.hear(answer);
         pause = breaker.pause();
         let is_good = health == Health::Good;
-        if is_good && was_good {
+        if is_good && was_good && identity.is_none() {
             continue;
         }
         was_good = is_good;
@@ -86,12 +96,12 @@ pub(super) async fn run(
     }
 }
 
-/// One probe, over the client that does the work. Who was away is also asked who it is.
-async fn ask(cluster: &Cluster, timeout: Duration, was_away: bool) -> (Answer, Option<Identity>) {
+/// One probe, over the client that does the work; with `who` it is also asked who it is.
+async fn ask(cluster: &Cluster, timeout: Duration, who: bool) -> (Answer, Option<Identity>) {
     let started = Instant::now();
     let asked = tokio::time::timeout(timeout, async {
         cluster.ready().await?;
-        if was_away {
+        if who {
             cluster.probe().await.map(Some)
         } else {
             Ok(None)

@@ -137,7 +137,7 @@ impl Facts<'_> {
         let Some(state) = self.state else {
             return unknown("NotRegistered", String::new());
         };
-        let unreadable = state.state.resolves() && !state.identified;
+        let unreadable = !state.identified && state.state.resolves();
         match (&state.uid, state.cause) {
             (_, Some(Cause::IdentityChanged)) => no("IdentityChanged", state.detail.clone()),
             _ if unreadable => unknown(
@@ -146,6 +146,7 @@ impl Facts<'_> {
                  kube-system: grant get on namespaces"
                     .to_owned(),
             ),
+            _ if !state.identified => unknown("NotConnected", String::new()),
             (Some(_), _) if !self.twins.is_empty() => yes(
                 "DuplicateIdentity",
                 format!(

@@ -167,6 +167,11 @@ impl Fake {
         version
     }
 
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.inner().objects.get(resource)?.get(&key).cloned()
+    }
+
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
         self.inner().delete(resource, namespace, name);
         self.api.changed.send_modify(|count| *count += 1);

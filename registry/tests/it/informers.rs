@@ -297,6 +297,54 @@ async fn a_refusal_of_a_watch_that_does_not_end_is_given_up() {
     .await;
 }
 
+#[tokio::test]
+async fn what_is_written_while_a_list_is_under_way_is_newer_than_the_list() {
+    let fake = Fake::start();
+    fake.put("v1/configmaps", "ns", "a", labelled("x"));
+    fake.fail("configmaps", Fault::Slow(Duration::from_millis(500)));
+    let hub = hub(&fake, None);
+    let informer = hub.informer(quiet(Payload::Full));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut written = DynamicObject::new("a", &CONFIG_MAP.api_resource()).within("ns");
+    written.metadata.resource_version = Some("10000".to_owned());
+    informer.observe(written);
+    synced(&informer).await;
+    let known = informer.get(Some("ns"), "a").unwrap();
+    assert_eq!(known.metadata.resource_version.as_deref(), Some("10000"));
+}
+
+#[tokio::test]
+async fn a_kind_that_does_not_answer_keeps_no_other_waiting() {
+    let fake = Fake::start();
+    for kind in ["Widget", "Gadget", "Gizmo"] {
+        let plural = format!("{}s", kind.to_lowercase());
+        fake.serve("example.org/v1", kind, &plural);
+        fake.fail(&format!("/{plural}"), Fault::Hang);
+    }
+    let target = target(&fake, None).await;
+    let slow = [
+        ("Widget", "widgets"),
+        ("Gadget", "gadgets"),
+        ("Gizmo", "gizmos"),
+    ];
+    let _slow = slow.map(|(kind, plural)| {
+        let kind = Kind::namespaced("example.org", "v1", kind, plural);
+        target.informer(InformerSpec {
+            kind,
+            ..quiet(Payload::Metadata)
+        })
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Instant::now();
+    let informer = target.informer(quiet(Payload::Metadata));
+    synced(&informer).await;
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
 /// A target that has so many `ConfigMap`s with so much text in each.
 fn full(objects: usize, text: usize) -> Fake {
     let fake = Fake::start();

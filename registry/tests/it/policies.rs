@@ -175,10 +175,23 @@ async fn who_may_not_ask_who_answers_forgets_nothing() {
         Some(uid),
         "where the name led before is still known"
     );
+    // Somebody says which cluster it has to be; who answers does not say that it is another.
+    policy(&hub, &json!({"identity": "another"}), &json!({}));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(process.state().state, State::Connected);
+    policy(&hub, &json!({}), &json!({}));
     hub.register("blue", "true", &[("kubeconfig", &red.kubeconfig("good"))]);
     process
         .until(State::Rejected, Some(Cause::IdentityChanged))
         .await;
+    assert!(process.state().detail.contains("create it again"));
+    policy(&hub, &json!({"identity": "another"}), &json!({}));
+    eventually("the way out that is left", LIMIT, || {
+        let state = process.state();
+        let refused = state.cause == Some(Cause::IdentityChanged);
+        (refused && !state.detail.contains("create it again")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -277,6 +290,34 @@ async fn a_cluster_that_does_not_accept_what_it_grants_is_not_asked_without_end(
     assert!(
         process.registry.resolve("blue").is_ok(),
         "by the token it accepts"
+    );
+}
+
+#[tokio::test]
+async fn a_renewal_that_is_refused_does_not_cost_the_token_in_use() {
+    let (hub, blue) = (hub(), Fake::start());
+    let (first, second, third) = (token(1, 4), token(2, 8), token(3, 3600));
+    blue.accept(&[&first, &second]);
+    blue.grant(&second);
+    policy(&hub, &json!({"renewCredentials": true}), &json!({}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig(&first))]);
+    let process = Process::start(&hub);
+    process.until(State::Connected, None).await;
+    let tried = |token: &str| blue.calls("").iter().any(|call| call.token == token);
+    eventually("the second", LIMIT, || tried(&second).then_some(())).await;
+    process.until(State::Connected, None).await;
+    // The first ends. What comes next is not accepted.
+    blue.accept(&[&second]);
+    let name = "blue-renewed-token";
+    let mut secret = hub.get("v1/secrets", "clusters", name).unwrap();
+    secret["data"]["token"] = json!(data_encoding::BASE64.encode(third.as_bytes()));
+    hub.put("v1/secrets", "clusters", name, secret);
+    eventually("the third", LIMIT, || tried(&third).then_some(())).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(
+        process.registry.resolve("blue").is_ok(),
+        "{:?}",
+        process.state()
     );
 }
 

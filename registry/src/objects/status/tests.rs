@@ -55,6 +55,11 @@ fn now() -> Timestamp {
     ["Registered=True/Registered", "Reachable=True/Connected", "Identified=Unknown/IdentityUnreadable",
      "Permitted=True/Permitted", "Ready=True/AllReady"]
 )]
+#[case::lost_before_it_said_who_it_is(
+    Some(ClusterState { identified: false, ..state(State::Lost, Some(Cause::Timeout), Some("u")) }),
+    ["Registered=True/Registered", "Reachable=False/Timeout", "Identified=Unknown/NotConnected",
+     "Permitted=True/Permitted", "Ready=False/Timeout"]
+)]
 #[case::lost(
     Some(state(State::Lost, Some(Cause::Timeout), Some("u"))),
     ["Registered=True/Registered", "Reachable=False/Timeout", "Identified=True/Identified",
