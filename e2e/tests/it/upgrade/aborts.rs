@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use e2e::{cluster::told, expect::eventually, patience::seconds};
+use e2e::{
+    cluster::told, doubles::status::Behaviour, expect::eventually, kinds, patience::seconds,
+};
 use kube::{
     ResourceExt as _,
     api::{DynamicObject, ListParams, Patch, PatchParams},
@@ -20,6 +22,43 @@ fn an_upgrade_can_be_called_off_until_it_is_too_late() {
         while_rolling(&mut life).await?;
         assert_eq!(life.count("UpgradeAborted").await?, 3, "one for each");
         while_contracting(&mut life).await
+    });
+}
+
+/// The Jobs of a finished upgrade stay, its contract Job among them. They say nothing about the next one.
+#[test]
+fn what_an_earlier_upgrade_left_keeps_no_later_one_from_being_called_off() {
+    here_and_there("abort-2", "edge-2", async |mut life, _| {
+        life.asks_for("2026.1").await?;
+        life.event(
+            "UpgradeComplete",
+            "Normal",
+            &format!("Upgrade complete: {STEP}"),
+        )
+        .await?;
+        life.glance().is_ready(seconds(LIMIT)).await?;
+        life.job_exists("db-contract").await?;
+        life.greedy(true);
+        life.asks_for("2026.2").await?;
+        life.database("UpgradeRollingUpdate", "Waiting for Deployment rollout")
+            .await?;
+        // Contracting is near, and its Job is not there yet.
+        let (cluster, ns) = (life.workload.cluster().name(), life.site.namespace());
+        let mood = life.site.fleet().doubles(cluster)?.mood();
+        mood.set(kinds::MARIADB, ns, Behaviour::Broken);
+        life.database("ClusterNotReady", "MariaDB cluster").await?;
+        life.pretend(json!({ "upgradePhase": "Contracting" }))
+            .await?;
+        life.greedy(false);
+        life.asks_for("2026.1").await?;
+        mood.set(kinds::MARIADB, ns, Behaviour::Healthy);
+        let told =
+            "Upgrade 2026.1 → 2026.2 aborted: spec release reverted to installed release 2026.1";
+        life.event("UpgradeAborted", "Normal", told).await?;
+        let glance = life.glance().is_ready(seconds(LIMIT)).await?;
+        assert_eq!(status(&glance)["installedRelease"], "2026.1");
+        assert_eq!(life.count("UpgradeAbortRefused").await?, 0);
+        life.no_job("db-contract").await
     });
 }
 

@@ -18,6 +18,7 @@ use glance_api::{
         events,
     },
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::job::{self, Counted, Ensured, Progress};
@@ -292,9 +293,18 @@ async fn abort(
         .is_some_and(|value| value == "true");
     let contract = names::phase_job(name, PhaseJob::Contract);
     // Read live, whosever it is by its marks: a watch may not know it yet, or no longer.
+    let expand = names::phase_job(name, PhaseJob::Expand);
     if phase == UpgradePhase::Contracting
         && !insists
-        && target.read(&JOB, &contract).await?.is_some()
+        && let Some(contract) = target.read(&JOB, &contract).await?
+        && is_of_this_upgrade(
+            &contract.metadata,
+            target
+                .child(&JOB, &expand)
+                .await?
+                .map(|job| job.metadata.clone())
+                .as_ref(),
+        )
     {
         let message = format!(
             "the contract Job of the upgrade {installed} → {goal} exists, so the schema may no longer fit {installed}; \
@@ -343,6 +353,16 @@ async fn abort(
         format!("Upgrade {installed} → {goal} aborted: spec release reverted to installed release {installed}"),
     ))
     .after(REQUEUE_NOW))
+}
+
+/// Whether a contract Job belongs to the upgrade that began with this expand Job: phase Jobs stay when they are done, so
+/// an older one is that of an earlier upgrade. Where nobody can tell it counts.
+fn is_of_this_upgrade(contract: &ObjectMeta, expand: Option<&ObjectMeta>) -> bool {
+    let began = expand.and_then(|expand| expand.creation_timestamp.as_ref());
+    match (contract.creation_timestamp.as_ref(), began) {
+        (Some(contract), Some(began)) => contract >= began,
+        _ => true,
+    }
 }
 
 fn releases(glance: &Glance) -> (&str, &str) {
