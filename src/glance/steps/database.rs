@@ -72,9 +72,14 @@ pub async fn reconcile(
     match plan(glance) {
         Plan::Mismatch(message) => Ok(mismatch(glance, message)),
         Plan::Sync => sync::reconcile(ctx, glance, target, jobs).await,
-        // Two migrations must never meet on one schema.
-        Plan::Initiate if sync::is_running(target).await? => Ok(sync::running(None)),
-        Plan::Initiate => upgrade::initiate(glance),
+        Plan::Initiate => {
+            let begun = upgrade::initiate(glance);
+            // Two migrations must never meet on one schema.
+            match sync::in_the_way(ctx, glance, target, begun.is_ok()).await? {
+                Some(waiting) => Ok(waiting),
+                None => begun,
+            }
+        }
         Plan::Phase(phase) => upgrade::reconcile(ctx, glance, target, jobs, phase).await,
     }
 }

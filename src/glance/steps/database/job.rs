@@ -205,9 +205,8 @@ async fn start(
             // It may be of a Job under this name that lost its marks, or that is somebody else's.
             take_back(target, wanted.name()).await?;
         }
-        let cause = format!("waiting for pod {pod} of an earlier Job to end");
         return Ok(Progress::Running(Running {
-            cause: Some(cause),
+            cause: Some(ending(&pod)),
             again: POD_POLL,
         }));
     }
@@ -216,6 +215,11 @@ async fn start(
     }
     send(target, wanted, attempt).await?;
     Ok(Progress::Running(Running::because(None)))
+}
+
+/// What is said while a pod of an earlier Job is at work.
+pub fn ending(pod: &str) -> String {
+    format!("waiting for pod {pod} of an earlier Job to end")
 }
 
 /// Deletes a Job that has not ended. Where pods may not be looked at, it outlives them to tell of their end.
@@ -322,7 +326,7 @@ pub fn is_at_work(pod: &Value) -> bool {
 }
 
 /// The pods of a Job; `None` where we may not look.
-async fn pods_of(target: &Target, job: &str) -> Option<Vec<Value>> {
+pub async fn pods_of(target: &Target, job: &str) -> Option<Vec<Value>> {
     // Only for a better message and for Jobs that never started: the next pass asks again.
     list(target, &format!("batch.kubernetes.io/job-name={job}"))
         .await

@@ -81,12 +81,29 @@ pub fn running(cause: Option<String>) -> Report<()> {
     Report::waiting(Verdict::no(DB_SYNC_IN_PROGRESS, message), REQUEUE_DATABASE)
 }
 
-/// Whether the Job, or what an earlier one left, may still be at work.
-pub async fn is_running(target: &Target) -> Result<bool, StepError> {
+/// What has to end before an upgrade may begin: the Job, or what an earlier one left. A Job of which nothing ever ran
+/// goes instead, where `may_go`: it may wait for ever, for an image that is not wanted any more.
+pub async fn in_the_way(
+    ctx: &Context,
+    glance: &Glance,
+    target: &Target,
+    may_go: bool,
+) -> Result<Option<Report<()>>, StepError> {
     let name = names::db_sync_job(&target.owner.name);
     let live = target.child(&JOB, &name).await?;
-    let unfinished = live.is_some_and(|job| job_state::terminal(&value_of(&job)).is_none());
-    Ok(unfinished || job::at_work(target, &[name]).await?.is_some())
+    let Some(job) = live.filter(|job| job_state::terminal(&value_of(job)).is_none()) else {
+        let pod = job::at_work(target, &[name]).await?;
+        return Ok(pod.map(|pod| running(Some(job::ending(&pod))).after(job::POD_POLL)));
+    };
+    let pods = job::pods_of(target, &name).await;
+    if may_go && job_state::never_started(&value_of(&job), pods.as_deref(), ctx.now()) {
+        job::check_current(ctx, glance).await?;
+        job::delete(target, &job, pods.is_some()).await?;
+        let cause = "nothing of it has run yet, so it makes way for the upgrade";
+        return Ok(Some(running(Some(cause.to_owned())).after(job::POD_POLL)));
+    }
+    let cause = pods.as_deref().and_then(job_state::waiting_cause);
+    Ok(Some(running(cause)))
 }
 
 impl StepError {
