@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 use e2e::{
+    doubles::status::Behaviour,
     expect::{Object, always},
     fleet::Fleet,
     kinds,
@@ -12,7 +13,7 @@ use e2e::{
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::reasons::stage::{Stage, later, on_hub_and_target, soon};
+use crate::reasons::stage::{Stage, later, on_hub_and_target, says, soon};
 
 on_hub_and_target!(
     a_rotated_credential_rolls_the_pods_once_and_changes_nothing_else,
@@ -105,10 +106,36 @@ async fn a_rotated_credential_rolls_the_pods_once_and_changes_nothing_else(
     }
     stays(&stage.child(kinds::DEPLOYMENT, "images")?, generation).await?;
 
+    leaves_the_copy_to_the_pods_that_read_it(&stage).await?;
     stage.glance("images").is_ready(later()).await?;
     let found = stage.live(kinds::JOB, "images-db-sync").await?;
     assert_eq!(found.metadata.uid, sync, "no rotation migrates the schema");
     Ok(())
+}
+
+/// Back to a password that needs no copy: pods that cannot be replaced yet can still restart.
+async fn leaves_the_copy_to_the_pods_that_read_it(stage: &Stage) -> Result<()> {
+    let copy = stage.child(kinds::SECRET, "images-authtoken")?;
+    copy.exists(soon()).await?;
+    let (mood, ns) = (stage.doubles()?.mood(), stage.namespace());
+    mood.set(kinds::MARIADB, ns, Behaviour::Broken);
+    let down = "MariaDB cluster \"mariadb\" is not ready";
+    let waits = ("DatabaseReady", "ClusterNotReady", down);
+    says(&stage.glance("images"), later(), waits).await?;
+    stage
+        .secret("images-service-user", &[("password", "plain")])
+        .await?;
+    always(seconds(2), "the copy to stay", async || {
+        copy.get().await?.context("it is gone").map(drop)
+    })
+    .await?;
+    let changed = roll(stage, async || {
+        mood.set(kinds::MARIADB, ns, Behaviour::Healthy);
+        Ok(())
+    })
+    .await?;
+    assert!(changed.contains(&PASSWORD.to_owned()), "{changed:?}");
+    copy.is_gone(later()).await
 }
 
 async fn a_login_that_an_engine_issues_is_swapped_as_one(

@@ -142,7 +142,8 @@ pub fn secret(name: &str, key: &str, value: &SecretString) -> Value {
     })
 }
 
-/// Writes a value into an own Secret where its environment form differs from the value itself. Whether it does.
+/// Writes a value into an own Secret where its environment form differs from the value itself. Whether it does. One
+/// that is not needed any more stays: until the roll-out is through there are pods that cannot restart without it.
 pub async fn write_if_escaped(
     target: &Target,
     name: &str,
@@ -151,7 +152,6 @@ pub async fn write_if_escaped(
 ) -> Result<bool, StepError> {
     let escaped = escape(value.expose_secret());
     if escaped == value.expose_secret() {
-        target.ensure_absent(&SECRET, name).await?;
         return Ok(false);
     }
     write(
@@ -192,6 +192,26 @@ async fn write(
         target.view.observe(&SECRET, live);
         return Ok(());
     }
+    if let Some(obstacle) = unwritable(&live) {
+        if claim != Claim::Mine {
+            return Err(StepError::new(
+                ErrorKind::Refused,
+                format!(
+                    "refusing to adopt pre-existing Secret {}/{name}: it is {obstacle}, so its content cannot be set; \
+                     delete it",
+                    target.namespace()
+                ),
+            ));
+        }
+        target.delete(&SECRET, &live.metadata).await?;
+        return match target.create(&SECRET, desired).await? {
+            Created::New(_) => Ok(()),
+            Created::Exists => Err(StepError::new(
+                ErrorKind::Conflict,
+                format!("Secret {name} is {obstacle} and not gone yet"),
+            )),
+        };
+    }
     let mut wanted = json!({ "metadata": live.metadata, "type": live.data["type"] });
     target.owner.stamp(&mut wanted);
     if !target.is_remote() {
@@ -210,10 +230,41 @@ async fn write(
     target.replace(&SECRET, name, &object).await
 }
 
+/// What about a Secret keeps every update from setting its content.
+fn unwritable(live: &DynamicObject) -> Option<String> {
+    if live.data["immutable"] == true {
+        return Some("immutable".to_owned());
+    }
+    let kind = live.data["type"].as_str().unwrap_or("Opaque");
+    (kind != "Opaque").then(|| format!("of type {kind}"))
+}
+
 fn holds_exactly(live: &DynamicObject, key: &str, value: &SecretString) -> bool {
     let wanted = data_encoding::BASE64.encode(value.expose_secret().as_bytes());
     let data: Option<&serde_json::Map<String, Value>> = live.data["data"].as_object();
     data.is_some_and(|data| {
         data.len() == 1 && data.get(key).and_then(Value::as_str) == Some(&wanted)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::plain(json!({ "type": "Opaque" }), None)]
+    #[case::locked(json!({ "type": "Opaque", "immutable": true }), Some("immutable"))]
+    #[case::typed(json!({ "type": "example.org/login" }), Some("of type example.org/login"))]
+    fn a_secret_that_no_update_can_mend_is_known(
+        #[case] data: Value,
+        #[case] obstacle: Option<&str>,
+    ) {
+        let mut live = DynamicObject::new("images-db-connection", &SECRET.api_resource());
+        live.data = data;
+        assert_eq!(unwritable(&live).as_deref(), obstacle);
+    }
 }

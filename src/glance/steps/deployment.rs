@@ -22,7 +22,7 @@ use super::{config::Artefacts, db_connection::Connection, hpa, secrets::Credenti
 use crate::{
     cluster::{
         Target,
-        kinds::{DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE},
+        kinds::{DEPLOYMENT, POD_DISRUPTION_BUDGET, SECRET, SERVICE},
     },
     context::Context,
     glance::workload::{
@@ -33,6 +33,7 @@ use crate::{
         rollout::{self, Judgement, Rollout},
         service::{self, Selection},
     },
+    names,
     pipeline::{
         notice::Notice,
         report::{REQUEUE_NOW, REQUEUE_ROLLOUT, Report, StatusChange, StepError, Verdict},
@@ -90,6 +91,11 @@ pub async fn reconcile(
         .map_err(|error| error.context("ensuring PodDisruptionBudget"))?;
     if let Err(error) = hpa::apply(glance, target).await {
         tracing::warn!(%error, "the autoscaler could not be applied next to the Deployment");
+    }
+    if let Some(live) = &live {
+        drop_copy(target, live, inputs.credentials)
+            .await
+            .map_err(|error| error.context("removing the copy of the service password"))?;
     }
     let endpoint = http_route::endpoint(glance, id, &ctx.settings.cluster_domain);
     Ok(judge(glance, endpoint, live.as_ref()))
@@ -154,6 +160,19 @@ async fn apply_service(target: &Target, deployment: Option<&Value>) -> Result<()
     target
         .apply(&SERVICE, service::service(identity(target), selection))
         .await?;
+    Ok(())
+}
+
+/// Removes our copy of the service password once no pod reads it: a container that restarts needs it until then.
+async fn drop_copy(
+    target: &Target,
+    live: &Value,
+    credentials: &Credentials,
+) -> Result<(), StepError> {
+    let copy = names::authtoken(&target.owner.name);
+    if credentials.password.name != copy && Rollout::of(live).is_complete() {
+        target.ensure_absent(&SECRET, &copy).await?;
+    }
     Ok(())
 }
 
