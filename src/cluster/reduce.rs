@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use target_registry::Kind;
 
 use super::{
-    kinds::{CONFIG_MAP, CRON_JOB, DEPLOYMENT, INPUTS, JOB, SECRET, SERVICE},
+    kinds::{CONFIG_MAP, CRON_JOB, DATABASE, DEPLOYMENT, INPUTS, JOB, SECRET, SERVICE},
     ledger,
 };
 
@@ -22,6 +22,7 @@ fn read_of(kind: &Kind) -> &'static [&'static str] {
             "/spec/template/spec/volumes",
         ],
         of if of == (SERVICE.group, SERVICE.kind) => &["/spec/selector"],
+        of if of == (DATABASE.group, DATABASE.kind) => &["/spec/mariaDbRef/name", "/spec/name"],
         of if of == (JOB.group, JOB.kind) => &[
             "/spec/template/spec/containers/*/command",
             "/spec/template/spec/containers/*/image",

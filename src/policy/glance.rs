@@ -48,6 +48,7 @@ pub fn glance_update(old: &Glance, new: &Glance) -> Review {
         Review::default()
     } else {
         let mut findings = judge(new);
+        connections::moved(old, new, &mut findings);
         purge::shortened(&old.spec, &new.spec, &mut findings);
         upgrade::release(old, new, &mut findings);
         upgrade::image(&new.spec, &mut findings);

@@ -335,6 +335,7 @@ impl<'a> Renderer<'a> {
         let inputs = JobInputs {
             config_map,
             dsn_digest,
+            database: None,
         };
         let job = migration_job(self.glance, self.id, Migration::Sync, inputs);
         self.push(job.object(1));

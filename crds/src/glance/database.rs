@@ -38,7 +38,8 @@ pub struct DatabaseSpec {
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
 
-    /// Name of the database (schema) that holds the tables.
+    /// Name of the database (schema) that holds the tables. With
+    /// `clusterRef` it cannot change once the database has been made.
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9_]+$"))]
     pub database: String,
 

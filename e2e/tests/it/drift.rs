@@ -211,6 +211,24 @@ impl Drift<'_> {
         Ok(())
     }
 
+    /// Content that no update can set right.
+    async fn lock(&self, key: &str) -> Result<()> {
+        self.settled().await?;
+        let before = self.object(key).exists(soon()).await?;
+        let locked = json!({
+            "immutable": true,
+            "stringData": { "connection": "mysql+pymysql://somebody@else/where" },
+        });
+        self.patch(key, &locked).await?;
+        self.object(key)
+            .satisfies(soon(), "to be as it was, and free", |now| {
+                is(now.data["immutable"] != true, "it is immutable")?;
+                is(content(now) == content(&before), "it says something else")
+            })
+            .await?;
+        Ok(())
+    }
+
     /// Labels and owners that are ours, on every kind of child.
     fn unmarking(&self) -> Vec<Value> {
         if self.scenario.target().is_none() {
@@ -276,12 +294,19 @@ impl Drift<'_> {
             );
             assert_eq!(uid(child), uid(&all[key]), "{key}");
         }
+        let job = format!("Job/{}-db-sync", self.scenario.name());
         for (key, child) in &all {
             self.delete(key, child).await?;
+            if split(key).0 == kinds::DATABASE {
+                // What has its name now is empty.
+                self.settled().await?;
+                let now = self.object(&job).exists(soon()).await?;
+                assert_ne!(uid(&now), uid(&all[&job]), "the schema was made again");
+            }
         }
+        self.lock(&connection).await?;
 
         self.settled().await?;
-        let job = format!("Job/{}-db-sync", self.scenario.name());
         self.object(&job)
             .satisfies(soon(), "to have run again", |now| {
                 is(now.data["status"]["succeeded"] == 1, "it has not succeeded")

@@ -7,6 +7,7 @@ mod backends;
 mod database;
 mod errors;
 mod logins;
+mod moved;
 mod rollout;
 mod route;
 mod secrets;

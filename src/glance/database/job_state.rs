@@ -6,7 +6,7 @@ use glance_api::keys::annotations::{POD_SPEC_HASH, SCHEMA_KEY};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::jobs::{ATTEMPT, CONNECTION_KEY, MigrationJob, RETRY_KEY, work};
+use super::jobs::{ATTEMPT, CONNECTION_KEY, DATABASE_KEY, MigrationJob, RETRY_KEY, work};
 use crate::external::is_true;
 
 /// The pause after the first attempt that failed for good.
@@ -97,7 +97,7 @@ pub fn judge(live: Option<&Value>, ours: bool, wanted: &MigrationJob, moment: Mo
             outcome: Outcome::Complete,
             ..
         }) => {
-            if is_same_schema(job, wanted) {
+            if is_same_schema(job, wanted) && !is_of_another_database(job, wanted) {
                 Verdict::Complete
             } else {
                 Verdict::CompleteStale
@@ -110,10 +110,12 @@ pub fn judge(live: Option<&Value>, ours: bool, wanted: &MigrationJob, moment: Mo
     }
 }
 
-/// A failed Job is tried again when its template, its database connection or the user's button
+/// A failed Job is tried again when its template, its database, the connection to it or the user's button
 /// changed, when the database came back after it failed, or when the pause is over.
 fn failed(job: &Value, at: Option<Timestamp>, wanted: &MigrationJob, moment: Moment) -> Verdict {
-    if annotation(job, RETRY_KEY) != Some(wanted.keys().retry.as_str()) {
+    if annotation(job, RETRY_KEY) != Some(wanted.keys().retry.as_str())
+        || is_of_another_database(job, wanted)
+    {
         return Verdict::FailedStale { attempt: 1 };
     }
     let attempts: u32 = annotation(job, ATTEMPT)
@@ -259,6 +261,15 @@ fn is_same_schema(job: &Value, wanted: &MigrationJob) -> bool {
     }
 }
 
+/// Whether the Job ran in a database that has gone since: the one in its place is empty. A Job that does not say is
+/// believed.
+fn is_of_another_database(job: &Value, wanted: &MigrationJob) -> bool {
+    match (annotation(job, DATABASE_KEY), wanted.database()) {
+        (Some(then), Some(now)) => then != now,
+        _ => false,
+    }
+}
+
 fn is_same_template(job: &Value, wanted: &MigrationJob) -> bool {
     match (annotation(job, SCHEMA_KEY), annotation(job, POD_SPEC_HASH)) {
         (Some(_), Some(key)) => key == wanted.keys().template,
@@ -288,16 +299,26 @@ mod tests {
     }
 
     fn wanted_by(migration: Migration<'_>, config_map: &str, dsn_digest: &str) -> MigrationJob {
+        let inputs = JobInputs {
+            config_map,
+            dsn_digest,
+            database: None,
+        };
+        wanted_with(migration, inputs)
+    }
+
+    fn wanted_with(migration: Migration<'_>, inputs: JobInputs<'_>) -> MigrationJob {
         let glance = specimen::eventlet();
-        migration_job(
-            &glance,
-            Identity::of(&glance),
-            migration,
-            JobInputs {
-                config_map,
-                dsn_digest,
-            },
-        )
+        migration_job(&glance, Identity::of(&glance), migration, inputs)
+    }
+
+    fn wanted_in(database: Option<&str>) -> MigrationJob {
+        let inputs = JobInputs {
+            config_map: "c",
+            dsn_digest: "d1",
+            database,
+        };
+        wanted_with(Migration::Sync, inputs)
     }
 
     fn ended(mut job: Value, kind: &str) -> Value {
@@ -410,6 +431,21 @@ mod tests {
         let mut job = ended(wanted.object(1), "Complete");
         job["metadata"]["annotations"][SCHEMA_KEY] = json!("older");
         assert_eq!(verdict(&job, &wanted), Verdict::CompleteStale);
+    }
+
+    #[test]
+    fn a_database_that_was_made_again_is_migrated_again() {
+        let (first, second) = (wanted_in(Some("u1")), wanted_in(Some("u2")));
+        let done = ended(first.object(1), "Complete");
+        assert_eq!(verdict(&done, &first), Verdict::Complete);
+        assert_eq!(verdict(&done, &second), Verdict::CompleteStale);
+        // Whoever does not say in which database it ran is believed.
+        let untold = ended(wanted_in(None).object(1), "Complete");
+        assert_eq!(verdict(&untold, &second), Verdict::Complete);
+        assert_eq!(verdict(&foreign_made(done), &second), Verdict::Complete);
+        let failed = ended(first.object(4), "Failed");
+        let fresh = Verdict::FailedStale { attempt: 1 };
+        assert_eq!(verdict(&failed, &second), fresh);
     }
 
     #[test]

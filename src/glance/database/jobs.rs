@@ -17,11 +17,16 @@ use crate::release::Release;
 pub const RETRY_KEY: &str = "cobaltcore.c5c3.io/retry-key";
 /// On a migration Job: hash of the database connection that it began with.
 pub const CONNECTION_KEY: &str = "cobaltcore.c5c3.io/connection-key";
+/// On a migration Job: the `MariaDB` and the `Database` it ran in, by their UIDs. Beside the other keys, since a Job from
+/// before this one, or of another operator, does not have it.
+pub const DATABASE_KEY: &str = "cobaltcore.c5c3.io/database-uid";
 /// On a migration Job: how many Jobs of the same retry key there have been, this one included.
 pub const ATTEMPT: &str = "cobaltcore.c5c3.io/attempt";
 
 /// Pods per Job: the first and four more.
 const BACKOFF_LIMIT: u32 = 4;
+/// The port that the keys do not name, so that those of earlier versions of this operator hold.
+const USUAL_PORT: i32 = 3306;
 /// Where the image keeps its metadata definitions; it ships no `/etc/glance`.
 const METADEFS: &str = "/var/lib/openstack/etc/glance/metadefs";
 
@@ -48,6 +53,8 @@ pub struct JobInputs<'a> {
     pub config_map: &'a str,
     /// Digest of the DSN.
     pub dsn_digest: &'a str,
+    /// Which database this is, where we made it: one of the same name may be another one.
+    pub database: Option<&'a str>,
 }
 
 /// A migration Job as it should be, and the keys a live one is compared by.
@@ -55,6 +62,7 @@ pub struct JobInputs<'a> {
 pub struct MigrationJob {
     object: Value,
     keys: Keys,
+    database: Option<String>,
     takes_over: bool,
 }
 
@@ -114,7 +122,7 @@ pub fn migration_job(
         schema: schema_key(spec, id, migration, &command),
         template: template_key,
     };
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
@@ -132,9 +140,13 @@ pub fn migration_job(
         // live: the finished Job is the record of the schema.
         "spec": { "backoffLimit": BACKOFF_LIMIT, "template": template },
     });
+    if let Some(database) = inputs.database {
+        object["metadata"]["annotations"][DATABASE_KEY] = json!(database);
+    }
     MigrationJob {
         object,
         keys,
+        database: inputs.database.map(str::to_owned),
         takes_over: migration == Migration::Sync,
     }
 }
@@ -150,6 +162,7 @@ fn schema_key(
     lines.extend_from_slice(command);
     lines.push(database_host(spec, id.namespace));
     lines.push(spec.database.database.clone());
+    lines.extend(port(spec));
     if let Some((tls, _)) = defaults::database_tls(&spec.database) {
         lines.push(tls.ca_bundle_secret_ref.name.clone());
         lines.extend(
@@ -159,7 +172,30 @@ fn schema_key(
         );
     }
     lines.push(migration.transition());
+    lines.extend(moving_release(spec).filter(|_| migration == Migration::Sync));
     sha256_hex(lines.join("\n"))
+}
+
+/// The port of a server that is not ours, unless it is the usual one: behind another port is another database.
+fn port(spec: &GlanceSpec) -> Option<String> {
+    let port = defaults::database_port(&spec.database);
+    let is_told = spec.database.cluster_ref.is_none() && port != USUAL_PORT;
+    is_told.then(|| format!("port {port}"))
+}
+
+/// The release, where the image does not tell: a tag such as `latest` is the same before and after an upgrade.
+fn moving_release(spec: &GlanceSpec) -> Option<String> {
+    let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    let tells = |tag: &String| tag.parse::<Release>().is_ok();
+    if is_set(&spec.image.digest) || spec.image.tag.as_ref().is_some_and(tells) {
+        return None;
+    }
+    let release = &spec.open_stack_release;
+    // A patch is no other release.
+    let release = release
+        .parse()
+        .map_or_else(|_| release.clone(), |release: Release| release.to_string());
+    Some(format!("release {release}"))
 }
 
 /// The host of the database, as the DSN has it.
@@ -257,6 +293,11 @@ impl MigrationJob {
         &self.keys
     }
 
+    /// Which database it is for, where that is known.
+    pub(super) fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
     /// Whether a finished Job without our keys may count as this one. A phase is cheap to repeat
     /// and not to skip, so only the sync takes over what another operator finished.
     pub(super) fn takes_over(&self) -> bool {
@@ -286,6 +327,7 @@ mod tests {
     const INPUTS: JobInputs<'_> = JobInputs {
         config_map: "pictures-config-0a1b2c3d",
         dsn_digest: "d1",
+        database: None,
     };
     const EXPAND: Migration<'_> = Migration::Phase {
         phase: PhaseJob::Expand,
@@ -358,6 +400,7 @@ mod tests {
     #[rstest]
     #[case::image(json!({ "image": { "tag": "2025.2-p1" } }))]
     #[case::host(json!({ "database": { "host": "other.example.com" } }))]
+    #[case::port(json!({ "database": { "port": 3307 } }))]
     #[case::schema(json!({ "database": { "database": "other" } }))]
     #[case::tls(json!({ "database": { "tls": { "caBundleSecretRef": { "name": "ca" } } } }))]
     fn what_decides_the_schema_is_a_reason_to_repeat_it(#[case] patch: Value) {
@@ -378,6 +421,35 @@ mod tests {
                 .schema,
             "92e5c6abc60d1c5f95b9ebd56d9e2787310ce401938570287d2f7bc4069d3a5b"
         );
+    }
+
+    #[test]
+    fn an_upgrade_under_a_tag_that_moves_is_a_reason_to_sync_and_under_one_that_tells_is_none() {
+        let schema = |image: Value, release: &str| {
+            let patch = json!({ "image": image, "openStackRelease": release });
+            let glance = specimen::with(&patch);
+            job(&glance, Migration::Sync, INPUTS).keys().schema.clone()
+        };
+        let moving = json!({ "tag": "latest" });
+        assert_ne!(schema(moving.clone(), "2025.2"), schema(moving, "2026.1"));
+        for told in [
+            json!({ "tag": "2025.2-p1" }),
+            json!({ "tag": null, "digest": "sha256:ab" }),
+        ] {
+            assert_eq!(schema(told.clone(), "2025.2"), schema(told, "2026.1"));
+        }
+    }
+
+    #[test]
+    fn the_usual_port_and_that_of_a_managed_server_are_no_reason_to_repeat_a_sync() {
+        let schema = |database: Value| {
+            let glance = specimen::with(&json!({ "database": database }));
+            job(&glance, Migration::Sync, INPUTS).keys().schema.clone()
+        };
+        assert_eq!(schema(json!({})), schema(json!({ "port": 3306 })));
+        let managed =
+            |port: u16| json!({ "host": null, "clusterRef": { "name": "db" }, "port": port });
+        assert_eq!(schema(managed(3306)), schema(managed(3307)));
     }
 
     #[test]

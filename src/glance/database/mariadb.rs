@@ -37,6 +37,31 @@ pub struct Login {
     pub grant: Value,
 }
 
+/// Where a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the `MariaDB`.
+    pub cluster: String,
+    /// Name of the database.
+    pub database: String,
+}
+
+/// Where a live `Database` is, if that is not where the spec has it. Neither can change over there.
+pub fn other_place(live: &Value, spec: &DatabaseSpec) -> Option<Place> {
+    let wanted = Place {
+        cluster: spec.cluster_ref.as_ref()?.name.clone(),
+        database: spec.database.clone(),
+    };
+    let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str);
+    let found = Place {
+        cluster: text("/spec/mariaDbRef/name")
+            .unwrap_or(&wanted.cluster)
+            .to_owned(),
+        database: text("/spec/name").unwrap_or(&wanted.database).to_owned(),
+    };
+    (found != wanted).then_some(found)
+}
+
 /// What a Glance asks for; nothing when it brings its own database.
 pub fn provisioning(glance: &Glance, id: Identity<'_>) -> Option<Provisioning> {
     let database = &glance.spec.database;
@@ -204,6 +229,28 @@ mod tests {
         }
         let asked = managed(&json!({ "database": { "tls": tls } }));
         assert_eq!(asked.login.unwrap().user["spec"]["require"], expected);
+    }
+
+    #[test]
+    fn a_database_is_where_it_was_made_whatever_the_spec_says_later() {
+        let live = managed(&json!({})).database;
+        let found = |database: Value| {
+            let spec = json!({ "database": database });
+            other_place(&live, &specimen::with(&spec).spec.database)
+        };
+        let here = json!({ "host": null, "clusterRef": { "name": "openstack-db" } });
+        assert_eq!(found(here.clone()), None);
+        let (mut renamed, mut moved) = (here.clone(), here);
+        renamed["database"] = json!("other");
+        moved["clusterRef"]["name"] = json!("other");
+        let there = Place {
+            cluster: "openstack-db".into(),
+            database: specimen::with(&json!({})).spec.database.database,
+        };
+        assert_eq!(found(renamed), Some(there.clone()));
+        assert_eq!(found(moved), Some(there));
+        // To a server of its own it may go.
+        assert_eq!(found(json!({ "host": "db.example.org" })), None);
     }
 
     #[test]

@@ -30,6 +30,8 @@ mod provision;
 mod sync;
 mod upgrade;
 
+use provision::Provisioned;
+
 /// What earlier steps hand in.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
@@ -59,15 +61,17 @@ pub async fn reconcile(
     target: &Target,
     inputs: Inputs<'_>,
 ) -> Result<Report<()>, StepError> {
-    if let Some(waiting) = provision::reconcile(glance, target).await? {
-        return Ok(waiting);
-    }
+    let database = match provision::reconcile(glance, target).await? {
+        Provisioned::Waiting(report) => return Ok(*report),
+        Provisioned::Ready(database) => database,
+    };
     let Some(config_map) = inputs.config.config_map.as_deref() else {
         return without_config(target).await;
     };
     let jobs = JobInputs {
         config_map,
         dsn_digest: &inputs.connection.digest,
+        database: database.as_deref(),
     };
     match plan(glance) {
         Plan::Mismatch(message) => Ok(mismatch(glance, message)),

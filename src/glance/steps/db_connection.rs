@@ -9,12 +9,21 @@ use glance_api::{
     glance::{CredentialsMode, Glance},
 };
 use kube::core::DynamicObject;
+use std::borrow::Cow;
+
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{Target, children::Created, kinds::SECRET, ledger, ownership::Claim},
+    cluster::{
+        Target,
+        children::Created,
+        kinds::{DATABASE, SECRET},
+        ledger,
+        ownership::Claim,
+    },
     dsn::{Dsn, Tls, Verify},
+    glance::database::mariadb,
     hash::salted_digest,
     names,
     pipeline::report::{ErrorKind, REQUEUE_SECRETS, Report, StepError, Verdict},
@@ -42,6 +51,7 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Report<Connec
         )));
     };
     let live = target.child(&SECRET, &name).await?;
+    let glance = &*as_provisioned(glance, target).await?;
     let inputs = inputs(glance, &facts.version, live.as_deref());
     if let Some(digest) = live
         .as_ref()
@@ -76,6 +86,31 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Report<Connec
         digest.clone(),
     );
     Ok(Report::done(Connection { digest }))
+}
+
+/// The Glance with the database that there is, where its spec names another one by now: the `MariaDB` operator moves
+/// none, so that a URL after the spec would send every pod that restarts to a database that nobody makes.
+async fn as_provisioned<'a>(
+    glance: &'a Glance,
+    target: &Target,
+) -> Result<Cow<'a, Glance>, StepError> {
+    if glance.spec.database.cluster_ref.is_none() {
+        return Ok(Cow::Borrowed(glance));
+    }
+    let live = match target.child(&DATABASE, &target.owner.name).await {
+        // The Database step has a condition to say that in.
+        Err(error) if error.kind == ErrorKind::Forbidden => None,
+        live => live?,
+    };
+    let other = live.and_then(|live| mariadb::other_place(&live.data, &glance.spec.database));
+    Ok(other.map_or(Cow::Borrowed(glance), |place| {
+        let mut glance = glance.clone();
+        glance.spec.database.database = place.database;
+        if let Some(cluster) = &mut glance.spec.database.cluster_ref {
+            cluster.name = place.cluster;
+        }
+        Cow::Owned(glance)
+    }))
 }
 
 fn waiting(message: String) -> Report<Connection> {

@@ -1,6 +1,9 @@
 //! Image, database, token cache, secret store, Keystone: what a Glance is made
 //! from and logs in to.
 
+use glance_api::Glance;
+use glance_api::conditions::DATABASE_READY;
+use glance_api::conditions::reasons::{CLUSTER_NOT_READY, RECONCILE_ERROR};
 use glance_api::defaults;
 use glance_api::glance::{CredentialsMode, GlanceSpec, TlsMode};
 use url::Url;
@@ -58,6 +61,48 @@ fn database(spec: &GlanceSpec, at: &Path, f: &mut Findings) {
             "the name of the MariaDB must be set",
         );
     }
+}
+
+/// A managed database stays where it was made: the objects of the `MariaDB` operator can neither be renamed nor move.
+pub(super) fn moved(old: &Glance, new: &Glance, f: &mut Findings) {
+    let (before, after) = (&old.spec.database, &new.spec.database);
+    let (Some(from), Some(to)) = (&before.cluster_ref, &after.cluster_ref) else {
+        return;
+    };
+    if !is_made(old) {
+        return;
+    }
+    let at = &Path::new("spec.database");
+    if from.name != to.name {
+        f.invalid(
+            &at.child("clusterRef.name"),
+            to.name.as_str(),
+            "clusterRef.name is immutable once the database has been made: the MariaDB operator moves none",
+        );
+    }
+    if before.database != after.database {
+        f.invalid(
+            &at.child("database"),
+            after.database.as_str(),
+            "database is immutable once the database has been made: the MariaDB operator renames none",
+        );
+    }
+}
+
+/// Whether a managed database may have been asked for, by what the status says. A typing error can be corrected before,
+/// and an edit that got past this rule can be taken back: pods stay with the database that there is.
+fn is_made(glance: &Glance) -> bool {
+    let Some(status) = &glance.status else {
+        return false;
+    };
+    let said = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == DATABASE_READY);
+    said.is_some_and(|said| match said.reason.as_str() {
+        CLUSTER_NOT_READY => status.installed_release.is_some(),
+        reason => reason != RECONCILE_ERROR,
+    })
 }
 
 fn cache(spec: &GlanceSpec, at: &Path, f: &mut Findings) {
@@ -206,5 +251,78 @@ pub(super) fn ignored(spec: &GlanceSpec, f: &mut Findings) {
                 "spec.{field} is not used by this operator: the referenced cluster has its own size"
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use glance_api::Glance;
+
+    use crate::oslo::fixture::glance;
+    use crate::policy::glance_update;
+
+    fn managed(cluster: &str, database: &str) -> Glance {
+        let spec = json!({ "database": {
+            "host": null, "clusterRef": { "name": cluster }, "database": database,
+        } });
+        glance("g", &spec)
+    }
+
+    fn stored(reason: &str, installed: &Value) -> Glance {
+        let mut old = managed("db", "glance");
+        old.status = serde_json::from_value(json!({
+            "installedRelease": installed,
+            "conditions": [{
+                "type": "DatabaseReady", "status": "False", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }))
+        .unwrap();
+        old
+    }
+
+    fn refused(old: &Glance, new: &Glance) -> Vec<String> {
+        let causes = glance_update(old, new).causes;
+        causes.into_iter().map(|cause| cause.field).collect()
+    }
+
+    #[test]
+    fn a_managed_database_that_was_made_can_neither_be_renamed_nor_move() {
+        let old = stored("DatabaseSynced", &json!("2025.2"));
+        let both = managed("other", "images");
+        let fields = ["spec.database.clusterRef.name", "spec.database.database"];
+        assert_eq!(refused(&old, &both), fields);
+        assert_eq!(refused(&old, &managed("db", "images")), fields[1..]);
+        assert_eq!(refused(&old, &managed("db", "glance")), [""; 0]);
+        // To a database that somebody else looks after there is a way.
+        let mut own = managed("db", "images");
+        own.spec.database.cluster_ref = None;
+        own.spec.database.host = Some("db.example.org".into());
+        assert_eq!(refused(&old, &own), [""; 0]);
+        let mut gone = both;
+        gone.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(refused(&old, &gone), [""; 0]);
+    }
+
+    #[rstest]
+    #[case::waits_for_its_server("ClusterNotReady", Value::Null, true)]
+    #[case::lost_its_server("ClusterNotReady", json!("2025.2"), false)]
+    #[case::is_being_made("WaitingForDatabase", Value::Null, false)]
+    #[case::an_edit_that_got_past("ReconcileError", json!("2025.2"), true)]
+    fn what_was_not_made_can_be_corrected(
+        #[case] reason: &str,
+        #[case] installed: Value,
+        #[case] allowed: bool,
+    ) {
+        let found = refused(&stored(reason, &installed), &managed("db", "images"));
+        assert_eq!(found.is_empty(), allowed, "{found:?}");
+        assert_eq!(
+            refused(&managed("db", "glance"), &managed("db", "images")),
+            [""; 0]
+        );
     }
 }

@@ -4,6 +4,7 @@ use glance_api::{
     conditions::reasons::{CLUSTER_NOT_READY, WAITING_FOR_DATABASE},
     glance::Glance,
 };
+use kube::ResourceExt;
 use target_registry::{Kind, Readiness};
 
 use crate::{
@@ -12,14 +13,27 @@ use crate::{
         inputs::{InputState, is_ready},
         kinds::{DATABASE, GRANT, MARIADB, USER},
     },
-    glance::{database::mariadb::provisioning, steps::deployment::identity},
-    pipeline::report::{REQUEUE_DATABASE, Report, StepError, Verdict},
+    glance::{
+        database::mariadb::{other_place, provisioning},
+        steps::deployment::identity,
+    },
+    pipeline::report::{REQUEUE_DATABASE, REQUEUE_NOW, Report, StepError, Verdict},
 };
 
-/// Applies what is missing. The report of what is waited for, if anything is.
-pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Option<Report<()>>, StepError> {
+const NOT_READY: &str = "MariaDB Database CR is not ready";
+
+/// How far a database is.
+pub enum Provisioned {
+    /// It is there; told apart from others that may have its name, where it is ours.
+    Ready(Option<String>),
+    /// Something is waited for.
+    Waiting(Box<Report<()>>),
+}
+
+/// Applies what is missing.
+pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Provisioned, StepError> {
     let Some(wanted) = provisioning(glance, identity(target)) else {
-        return Ok(None);
+        return Ok(Provisioned::Ready(None));
     };
     let not_ready = format!("MariaDB cluster \"{}\" is not ready", wanted.cluster);
     let missing = not_served(target, wanted.login.is_some()).await;
@@ -29,16 +43,33 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Option<Report
             target.cluster.name(),
             missing.join(", ")
         );
-        return Ok(Some(waiting(CLUSTER_NOT_READY, message)));
+        return Ok(waiting(CLUSTER_NOT_READY, message));
     }
     let state = target
         .input_state(&MARIADB, Some(target.namespace()), &wanted.cluster)
         .await?;
     if state != InputState::Ready {
-        return Ok(Some(waiting(CLUSTER_NOT_READY, not_ready)));
+        return Ok(waiting(CLUSTER_NOT_READY, not_ready));
     }
+    let live = target.child(&DATABASE, &target.owner.name).await?;
+    let elsewhere = live.and_then(|live| other_place(&live.data, &glance.spec.database));
     // The user does not need the database, only the grant needs both: one wait instead of two.
-    let database = target.apply(&DATABASE, wanted.database).await?;
+    let applied = target.apply(&DATABASE, wanted.database).await;
+    let database = applied.map_err(|error| match &elsewhere {
+        Some(place) => error.context(&format!(
+            "the database is {:?} on MariaDB {:?} and pods stay with it; set spec.database back",
+            place.database, place.cluster
+        )),
+        None => error,
+    })?;
+    if elsewhere.is_some() {
+        // It did move. The URL is still that of the old place.
+        let verdict = Verdict::no(WAITING_FOR_DATABASE, NOT_READY);
+        return Ok(Provisioned::Waiting(Box::new(Report::waiting(
+            verdict,
+            REQUEUE_NOW,
+        ))));
+    }
     let (user, grant) = match wanted.login {
         Some(login) => (
             Some(target.apply(&USER, login.user).await?),
@@ -47,21 +78,23 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Option<Report
         None => (None, None),
     };
     if !is_ready(&database) {
-        return Ok(Some(waiting(
-            WAITING_FOR_DATABASE,
-            "MariaDB Database CR is not ready",
-        )));
+        return Ok(waiting(WAITING_FOR_DATABASE, NOT_READY));
     }
     let login = "MariaDB User or Grant CR is not ready";
     if user.is_some_and(|user| !is_ready(&user)) {
-        return Ok(Some(waiting(WAITING_FOR_DATABASE, login)));
+        return Ok(waiting(WAITING_FOR_DATABASE, login));
     }
     if let Some(grant) = grant
         && !is_ready(&*target.apply(&GRANT, grant).await?)
     {
-        return Ok(Some(waiting(WAITING_FOR_DATABASE, login)));
+        return Ok(waiting(WAITING_FOR_DATABASE, login));
     }
-    Ok(None)
+    let server = target
+        .input(&MARIADB, Some(target.namespace()), &wanted.cluster)
+        .await?;
+    let server = server.and_then(|server| server.uid()).unwrap_or_default();
+    let database = database.uid().unwrap_or_default();
+    Ok(Provisioned::Ready(Some(format!("{server}/{database}"))))
 }
 
 /// The kinds of the MariaDB operator that the cluster lacks, of those that are needed.
@@ -81,6 +114,7 @@ async fn not_served(target: &Target, login: bool) -> Vec<String> {
     missing
 }
 
-fn waiting(reason: &'static str, message: impl Into<String>) -> Report<()> {
-    Report::waiting(Verdict::no(reason, message), REQUEUE_DATABASE)
+fn waiting(reason: &'static str, message: impl Into<String>) -> Provisioned {
+    let verdict = Verdict::no(reason, message);
+    Provisioned::Waiting(Box::new(Report::waiting(verdict, REQUEUE_DATABASE)))
 }
