@@ -51,6 +51,7 @@ impl Handler<GlanceBackend> for Controller {
         self.ctx.router.backend_gone(backend);
         let uid = backend.uid().unwrap_or_default();
         self.ctx.backends.forget(&uid);
+        self.ctx.failures.forget(&uid);
         self.ctx.metrics.forget_backend(
             &backend.name_any(),
             &backend.namespace().unwrap_or_default(),

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tracing::Instrument as _;
 
 use crate::{
-    backoff::{REPORTED_AFTER, StepFailures},
+    backoff::StepFailures,
     metrics::Metrics,
     pipeline::{
         conditions::Conditions,
@@ -263,9 +263,7 @@ impl<'a> Pass<'a> {
         );
         if let Some(verdict) = error.said.verdict.clone() {
             self.set(id.condition(), verdict);
-        } else if error.is_final()
-            || (failures >= REPORTED_AFTER && error.kind != ErrorKind::Conflict)
-        {
+        } else if error.lasts(failures) {
             self.set(
                 id.condition(),
                 Verdict::no(names::reasons::RECONCILE_ERROR, error.message.clone()),

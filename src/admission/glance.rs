@@ -53,12 +53,13 @@ pub async fn validate(
     };
     if new.metadata.deletion_timestamp.is_none() {
         let before = before.as_ref().and_then(|old| old.as_ref().ok());
-        let (class, cluster, right) = tokio::join!(
+        let (class, cluster, right, sibling) = tokio::join!(
             priority_class(lookup, before, &new),
             target_cluster(lookup, old.is_none(), &new),
             right_to_use(lookup, user, before, &new),
+            same_database(lookup, is_unchanged, &new),
         );
-        for found in [class, cluster, right] {
+        for found in [class, cluster, right, sibling] {
             review.merge(found);
         }
     }
@@ -120,6 +121,32 @@ async fn target_cluster(lookup: &Lookup, is_new: bool, glance: &Glance) -> Revie
         )),
         _ => Review::default(),
     }
+}
+
+/// Two Glances on one managed database: neither knows of the other, and each takes the database along when it goes.
+async fn same_database(lookup: &Lookup, is_unchanged: bool, new: &Glance) -> Review {
+    let namespace = new.namespace().unwrap_or_default();
+    if is_unchanged || managed_database(new).is_none() {
+        return Review::default();
+    }
+    let glances = lookup.glances(&namespace).await;
+    let sibling = glances.iter().find(|other| {
+        other.name_any() != new.name_any() && managed_database(other) == managed_database(new)
+    });
+    sibling.map_or_else(Review::default, |other| {
+        Review::warned(format!(
+            "spec.database.database: Glance {} has the same database on the same MariaDB: both write one schema, and \
+             the deletion of either drops it for both",
+            quote::quoted(&quote::cut(&other.name_any()))
+        ))
+    })
+}
+
+/// Cluster, `MariaDB` and name of a managed database.
+fn managed_database(glance: &Glance) -> Option<(Option<&str>, &str, &str)> {
+    let database = &glance.spec.database;
+    let server = database.cluster_ref.as_ref()?;
+    Some((placed_on(glance), &server.name, &database.database))
 }
 
 /// Whoever lets a Glance run on a cluster works there with the hub's credentials.

@@ -165,6 +165,21 @@ impl Lookup {
         exists::<Glance>(glances, name, ADVISORY).await.ok()
     }
 
+    /// Every Glance of a namespace that can be read; none when nobody knows.
+    pub async fn glances(&self, namespace: &str) -> Vec<Glance> {
+        let kind = ApiResource::erase::<Glance>(&());
+        let glances: Api<DynamicObject> = Api::namespaced_with(self.hub.clone(), namespace, &kind);
+        let params = ListParams::default();
+        match tokio::time::timeout(ADVISORY, glances.list(&params)).await {
+            Ok(Ok(list)) => list
+                .items
+                .into_iter()
+                .filter_map(|glance| glance.try_parse().ok())
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Every backend of a namespace. One that nobody could read counts as none: it must not block its siblings.
     pub async fn backends(&self, namespace: &str) -> Result<Vec<GlanceBackend>, String> {
         let kind = ApiResource::erase::<GlanceBackend>(&());

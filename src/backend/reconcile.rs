@@ -6,12 +6,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use glance_api::{
-    backend::GlanceBackend,
+    backend::{GlanceBackend, GlanceBackendStatus},
     conditions::{
         CONFIG_PROJECTED, CREDENTIALS_READY,
         reasons::{
-            CONFIG_PROJECTED as PROJECTED, CREDENTIALS_AVAILABLE, TARGET_CLUSTER_UNAVAILABLE,
-            WAITING_FOR_CREDENTIALS, WAITING_FOR_PARENT, WAITING_FOR_PROJECTION,
+            CONFIG_PROJECTED as PROJECTED, CREDENTIALS_AVAILABLE, RECONCILE_ERROR,
+            TARGET_CLUSTER_UNAVAILABLE, WAITING_FOR_CREDENTIALS, WAITING_FOR_PARENT,
+            WAITING_FOR_PROJECTION,
         },
     },
     glance::Glance,
@@ -69,22 +70,27 @@ async fn look(ctx: &Context, backend: &GlanceBackend) -> Findings {
     };
     // Nothing is written there, so a paused cluster is looked at as well.
     match ctx.settled_target(&glance, Purpose::Read).await {
-        Ok(target) => match credentials(backend, &target).await {
-            Ok(verdict) if verdict.status == Status::True => {
-                projection(backend, &glance, &target, verdict).await
+        Ok(target) => {
+            let found = credentials(backend, &target).await;
+            let lasting = lasting(ctx, backend, CREDENTIALS_READY, found.as_ref().err());
+            match found {
+                Ok(verdict) if verdict.status == Status::True => {
+                    projection(ctx, backend, &glance, &target, verdict).await
+                }
+                Ok(verdict) => Findings {
+                    credentials: Some(verdict),
+                    waiting: true,
+                    ..Findings::default()
+                },
+                Err(error) => Findings {
+                    credentials: (error.kind == ErrorKind::OutOfScope)
+                        .then(|| Verdict::no(WAITING_FOR_CREDENTIALS, error.message.clone()))
+                        .or(lasting),
+                    error: Some(error),
+                    ..Findings::default()
+                },
             }
-            Ok(verdict) => Findings {
-                credentials: Some(verdict),
-                waiting: true,
-                ..Findings::default()
-            },
-            Err(error) => Findings {
-                credentials: (error.kind == ErrorKind::OutOfScope)
-                    .then(|| Verdict::no(WAITING_FOR_CREDENTIALS, error.message.clone())),
-                error: Some(error),
-                ..Findings::default()
-            },
-        },
+        }
         Err(unresolved) => Findings {
             credentials: Some(Verdict::no(
                 TARGET_CLUSTER_UNAVAILABLE,
@@ -94,6 +100,25 @@ async fn look(ctx: &Context, backend: &GlanceBackend) -> Findings {
             ..Findings::default()
         },
     }
+}
+
+/// What a condition says of a failure that lasts, by the rule of the pipeline: the third in a row, or one that the next
+/// try cannot cure. Counts, and begins anew after a success.
+fn lasting(
+    ctx: &Context,
+    backend: &GlanceBackend,
+    type_: &'static str,
+    error: Option<&StepError>,
+) -> Option<Verdict> {
+    let uid = backend.uid().unwrap_or_default();
+    let Some(error) = error else {
+        ctx.failures.succeeded(&uid, type_);
+        return None;
+    };
+    let failures = ctx.failures.failed(&uid, type_);
+    error
+        .lasts(failures)
+        .then(|| Verdict::no(RECONCILE_ERROR, error.message.clone()))
 }
 
 fn without_parent(backend: &GlanceBackend, namespace: &str, parent: &str) -> Findings {
@@ -179,13 +204,16 @@ fn missing(
 }
 
 async fn projection(
+    ctx: &Context,
     backend: &GlanceBackend,
     glance: &Glance,
     target: &Target,
     credentials: Verdict,
 ) -> Findings {
     let credentials = Some(credentials);
-    match is_projected(&backend.name_any(), glance, target).await {
+    let found = is_projected(&backend.name_any(), glance, target).await;
+    let lasting = lasting(ctx, backend, CONFIG_PROJECTED, found.as_ref().err());
+    match found {
         Ok(true) => Findings {
             credentials,
             projected: Some(Verdict::yes(
@@ -203,9 +231,10 @@ async fn projection(
             waiting: true,
             error: None,
         },
-        // What could not be read demotes nothing.
+        // What could not be read once demotes nothing.
         Err(error) => Findings {
             credentials,
+            projected: lasting,
             error: Some(error),
             ..Findings::default()
         },
@@ -288,24 +317,22 @@ async fn persist_and_act(
             return Err(findings.error.unwrap_or(conflict));
         }
     }
-    // Of one that went meanwhile nothing would take the series away again.
-    let namespace = backend.namespace().unwrap_or_default();
-    let is_there = ctx
-        .router
-        .backend(&namespace, &backend.name_any())
-        .is_some();
-    for condition in status.conditions.iter().filter(|_| is_there) {
-        ctx.metrics.backend_condition(
-            &backend.name_any(),
-            &namespace,
-            &condition.type_,
-            condition.is_true(),
-        );
-    }
-
+    show(ctx, backend, &status);
     match findings.error {
         Some(error) => Err(error),
         None if findings.waiting => Ok(Action::requeue(REQUEUE_SECRETS)),
         None => Ok(Action::requeue(ctx.settings.resync.of(backend.as_ref()))),
+    }
+}
+
+/// What the status says, as metrics. Of one that went meanwhile nothing would take the series away again.
+fn show(ctx: &Context, backend: &GlanceBackend, status: &GlanceBackendStatus) {
+    let (name, namespace) = (backend.name_any(), backend.namespace().unwrap_or_default());
+    if ctx.router.backend(&namespace, &name).is_none() {
+        return;
+    }
+    for condition in &status.conditions {
+        ctx.metrics
+            .backend_condition(&name, &namespace, &condition.type_, condition.is_true());
     }
 }

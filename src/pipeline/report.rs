@@ -7,7 +7,7 @@ use std::time::Duration;
 use glance_api::glance::UpgradePhase;
 
 use super::notice::Notice;
-use crate::{metrics::JobMetric, names::PhaseJob};
+use crate::{backoff::REPORTED_AFTER, metrics::JobMetric, names::PhaseJob};
 
 /// Requeue of the Deployment, the route and an unhealthy API (contract: target clusters, requeue and backoff).
 pub const REQUEUE_ROLLOUT: Duration = Duration::from_secs(10);
@@ -298,6 +298,11 @@ impl StepError {
             self.kind,
             ErrorKind::Forbidden | ErrorKind::Invalid | ErrorKind::Refused
         )
+    }
+
+    /// Whether a condition shows it: at once, or when the same step has failed this often in a row.
+    pub fn lasts(&self, failures: u32) -> bool {
+        self.is_final() || (failures >= REPORTED_AFTER && self.kind != ErrorKind::Conflict)
     }
 
     /// The label for logs.

@@ -30,6 +30,9 @@ const TYPE: &str = "BackendsReady";
 const NO_DEFAULT: &str =
     "No attached, credential-ready backend is marked isDefault; exactly one is required";
 
+/// What follows where pods run already.
+const KEPT: &str = "; until then changes of the configuration in the spec wait";
+
 /// What the pods mount.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct Mounted {
@@ -111,7 +114,8 @@ async fn another_default_is_another_configuration_of_the_same_stores(
         .metadata
         .generation;
     apply(&stage, "fast", false).await?;
-    says(&glance, soon(), (TYPE, "NoDefaultBackend", NO_DEFAULT)).await?;
+    let none = format!("{NO_DEFAULT}{KEPT}");
+    says(&glance, soon(), (TYPE, "NoDefaultBackend", &none)).await?;
     assert_eq!(mounted(&stage).await?, first);
     let kept = stage
         .live(kinds::DEPLOYMENT, "images")
@@ -145,9 +149,11 @@ async fn another_default_is_another_configuration_of_the_same_stores(
 
     // Two: told by name, in order; nothing moves.
     apply(&stage, "fast", true).await?;
-    let several = "More than one attached, credential-ready backend is marked isDefault (cheap, fast); \
-                   exactly one is required";
-    says(&glance, soon(), (TYPE, "NoDefaultBackend", several)).await?;
+    let several = format!(
+        "More than one attached, credential-ready backend is marked isDefault (cheap, fast); exactly one is \
+         required{KEPT}"
+    );
+    says(&glance, soon(), (TYPE, "NoDefaultBackend", &several)).await?;
     assert_eq!(mounted(&stage).await?, second);
 
     // Back to the first: its old configuration is still there, under its old name.
@@ -248,7 +254,7 @@ async fn a_backend_that_cannot_be_rendered_is_skipped_and_said_once(
     stage.secret("good-credentials", &keys).await?;
     let both = format!(
         "Waiting for backends: bad ({fault}); good ({}); the default backend is among them, so \
-         the last good configuration stays",
+         the last good configuration stays{KEPT}",
         fault_of("good")
     );
     says(&glance, soon(), (TYPE, "WaitingForBackends", &both)).await?;
@@ -308,7 +314,8 @@ async fn a_detached_store_goes_and_comes_back(
         let manifest = backend(stage.namespace(), "images", name, false);
         stage.hub().delete(&manifest).await?;
     }
-    says(&glance, soon(), (TYPE, "NoDefaultBackend", NO_DEFAULT)).await?;
+    let none = format!("{NO_DEFAULT}{KEPT}");
+    says(&glance, soon(), (TYPE, "NoDefaultBackend", &none)).await?;
     let kept = mounted(&stage).await?;
     always(seconds(2), "the last good configuration", async || {
         let now = mounted(&stage).await?;

@@ -11,7 +11,7 @@ use e2e::{
     patience::seconds,
     scenario::backend,
     site::Site,
-    webhooks::dry_run,
+    webhooks::{dry_run, warnings},
 };
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -229,6 +229,44 @@ fn an_object_from_before_the_rules_can_be_changed_elsewhere_and_deleted() {
         api.delete(&name, &DeleteParams::default()).await?;
         merge(hub, glance, json!({ "metadata": { "finalizers": null } })).await?;
         Object::glance(hub, ns, &name).is_gone(seconds(10)).await?;
+        reviewed.webhooks.unregister(hub).await
+    });
+}
+
+#[test]
+fn a_managed_database_has_one_name_for_life_and_a_second_glance_in_it_is_told_so() {
+    run(async |fleet: &Fleet| {
+        let Some(reviewed) = Site::reviewed(fleet, "database").await? else {
+            return Ok(());
+        };
+        let (hub, ns) = (reviewed.site.hub(), reviewed.namespace.as_str());
+        let _running = reviewed.start().await?;
+        let glance = |name: &str| e2e::scenario::Scenario::new(ns, name);
+        hub.create(&glance("first").glance()).await?;
+        let shared = warnings(hub, &glance("second").glance()).await?;
+        let told = "Glance \"first\" has the same database on the same MariaDB";
+        ensure!(shared.iter().any(|text| text.contains(told)), "{shared:?}");
+        let mut own = glance("second").glance();
+        own["spec"]["database"]["database"] = json!("glance_2");
+        let apart = warnings(hub, &own).await?;
+        ensure!(apart.is_empty(), "{apart:?}");
+
+        // Until something is made of it, a name can be corrected.
+        let first = (kinds::GLANCE, ns, "first");
+        let named = |name: &str| json!({ "spec": { "database": { "database": name } } });
+        merge(hub, first, named("glance_1")).await?;
+        let status = json!({ "status": { "conditions": [{
+            "type": "DatabaseReady", "status": "True", "reason": "DatabaseSynced", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }] } });
+        hub.any(kinds::GLANCE.0, kinds::GLANCE.1, Some(ns))
+            .patch_status("first", &PatchParams::default(), &Patch::Merge(&status))
+            .await?;
+        let (code, text) = refusal(merge(hub, first, named("other")).await);
+        ensure!(
+            code == Some(422) && text.contains("database is immutable"),
+            "{code:?} {text}"
+        );
         reviewed.webhooks.unregister(hub).await
     });
 }

@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::{
     cluster::{
         Target,
-        kinds::{DEPLOYMENT, SECRET},
+        kinds::{CONFIG_MAP, DEPLOYMENT, SECRET},
         ledger,
     },
     context::Context,
@@ -79,6 +79,8 @@ struct Outcome {
     rendered: Option<Rendered>,
     pending: Vec<String>,
     faults: Vec<(String, String)>,
+    /// A store that pods have and whose credentials may not be read at the moment: none is taken out for that.
+    withheld: bool,
 }
 
 /// Aggregates the backends.
@@ -110,10 +112,8 @@ pub async fn reconcile(
             rendered: None,
             hosts,
         };
-        return Ok(Report::with(
-            standing::unknown(&unknown.name_any()),
-            projection,
-        ));
+        let verdict = kept(target, standing::unknown(unknown)).await?;
+        return Ok(Report::with(verdict, projection));
     }
     let defaults: Vec<_> = attached
         .iter()
@@ -125,7 +125,8 @@ pub async fn reconcile(
             rendered: None,
             hosts,
         };
-        return Ok(Report::with(standing::no_default(&defaults), projection));
+        let verdict = kept(target, standing::no_default(&defaults)).await?;
+        return Ok(Report::with(verdict, projection));
     };
     let (outcome, news) = project(glance, target, &attached, default).await?;
     if let Some(rendered) = &outcome.rendered {
@@ -134,7 +135,10 @@ pub async fn reconcile(
             .await
             .map_err(|error| error.context("pruning backends Secrets"))?;
     }
-    let verdict = judge(&outcome);
+    let mut verdict = judge(&outcome);
+    if outcome.rendered.is_none() {
+        verdict = kept(target, verdict).await?;
+    }
     let skipped = skipped(glance, &verdict, &outcome.faults);
     Ok(Report::with(
         verdict,
@@ -147,6 +151,24 @@ pub async fn reconcile(
     .notices(news))
 }
 
+/// Adds what a projection that renders nothing means for pods that run already.
+async fn kept(target: &Target, mut verdict: Verdict) -> Result<Verdict, StepError> {
+    let Some(live) = target.child(&DEPLOYMENT, &target.owner.name).await? else {
+        return Ok(verdict);
+    };
+    let (config_map, secret) = volumes::mounted(&live.data);
+    let mut gone = Vec::new();
+    for (kind, name) in [(&CONFIG_MAP, config_map), (&SECRET, secret)] {
+        if let Some(name) = name
+            && target.child(kind, name).await?.is_none()
+        {
+            gone.push(format!("{} {name}", kind.kind));
+        }
+    }
+    verdict.message.push_str(&standing::kept(&gone));
+    Ok(verdict)
+}
+
 fn judge(outcome: &Outcome) -> Verdict {
     if outcome.pending.is_empty() && outcome.rendered.is_some() {
         return Verdict::yes(
@@ -155,7 +177,9 @@ fn judge(outcome: &Outcome) -> Verdict {
         );
     }
     let mut message = format!("Waiting for backends: {}", outcome.pending.join("; "));
-    if outcome.rendered.is_none() {
+    if outcome.withheld {
+        message.push_str("; the last good configuration stays");
+    } else if outcome.rendered.is_none() {
         message
             .push_str("; the default backend is among them, so the last good configuration stays");
     }
@@ -197,7 +221,9 @@ async fn project(
         rendered: None,
         pending: Vec::new(),
         faults: Vec::new(),
+        withheld: false,
     };
+    let before = mounted_sections(target).await?;
     let mut sections = Vec::new();
     for backend in attached {
         let name = backend.name_any();
@@ -209,7 +235,11 @@ async fn project(
         }
         match section(glance, target, backend).await? {
             Ok(section) => sections.push((name, section)),
-            Err(fault) => {
+            Err(Fault::Unreadable(why)) if before.contains(&name) => {
+                outcome.pending.push(format!("{name} ({why})"));
+                outcome.withheld = true;
+            }
+            Err(Fault::Unreadable(fault) | Fault::Wrong(fault)) => {
                 outcome.pending.push(format!("{name} ({fault})"));
                 outcome.faults.push((name, fault));
             }
@@ -217,9 +247,8 @@ async fn project(
     }
     let mut news = Vec::new();
     let names: BTreeSet<_> = sections.iter().map(|(name, _)| name.clone()).collect();
-    if names.contains(default) {
+    if names.contains(default) && !outcome.withheld {
         let backends = Backends::new(sections.into_iter().map(|(_, section)| section));
-        let before = mounted_sections(target).await?;
         let secret = write(target, &backends, names).await?;
         // Also when this very set was rendered before: its Secret is still there, yet the store goes.
         let (ledger, owner) = (&target.view.ledger, &target.owner.uid);
@@ -288,14 +317,22 @@ async fn remembered(target: &Target, inputs: &str) -> Result<Option<Outcome>, St
     Ok(intact.then_some(outcome))
 }
 
+/// Why a backend has no section.
+enum Fault {
+    /// Its credentials may not be read.
+    Unreadable(String),
+    /// It cannot be rendered as it is.
+    Wrong(String),
+}
+
 /// One section, or the fault that keeps this backend out.
 async fn section(
     glance: &Glance,
     target: &Target,
     backend: &GlanceBackend,
-) -> Result<Result<Section, String>, StepError> {
+) -> Result<Result<Section, Fault>, StepError> {
     let Some(s3) = &backend.spec.s3 else {
-        return Ok(Err(StoreFault::NoS3.to_string()));
+        return Ok(Err(Fault::Wrong(StoreFault::NoS3.to_string())));
     };
     let name = &s3.credentials_secret_ref.name;
     let unreadable = |cause: String| {
@@ -304,12 +341,14 @@ async fn section(
             name: name.clone(),
             cause,
         };
-        Ok(Err(fault.to_string()))
+        Ok(Err(Fault::Wrong(fault.to_string())))
     };
     let payload = match target.payload(name).await {
         Ok(Some(payload)) => payload,
         Ok(None) => return unreadable(format!("secrets \"{name}\" not found")),
-        Err(error) if error.kind == ErrorKind::Forbidden => return Ok(Err(error.message)),
+        Err(error) if error.kind == ErrorKind::Forbidden => {
+            return Ok(Err(Fault::Unreadable(error.message)));
+        }
         Err(error) => return Err(error),
     };
     let place = SecretPlace {
@@ -327,7 +366,7 @@ async fn section(
                 &glance.spec.open_stack_release,
             )
         })
-        .map_err(|fault| fault.to_string()))
+        .map_err(|fault| Fault::Wrong(fault.to_string())))
 }
 
 async fn write(

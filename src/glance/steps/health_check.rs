@@ -23,6 +23,11 @@ use crate::{
 /// put the next question off.
 const RECHECK: Duration = Duration::from_mins(1);
 
+/// What else may be wrong with a Glance that is isolated: the sources in its spec are pods, and an API server is none.
+const FILTERED: &str = "; the probe comes from the API server, and spec.networkPolicy lets nobody in who is not a pod: if \
+                        the network plug-in filters that, admit the API server's addresses to port 9292 by a \
+                        NetworkPolicy of your own";
+
 /// Asks, unless it was healthy a moment ago.
 pub async fn reconcile(
     ctx: &Context,
@@ -52,11 +57,16 @@ pub async fn reconcile(
         name: &target.owner.name,
         uid: &target.owner.uid,
     };
+    let by_proxy = !matches!(transport, Transport::Direct);
+    let is_filtered = by_proxy && glance.spec.network_policy.is_some();
     let outcome = ctx.probe.check(transport, asked, was_healthy).await;
-    Ok(report(outcome))
+    Ok(report(outcome, is_filtered))
 }
 
-fn report(outcome: Outcome) -> Report<()> {
+fn report(mut outcome: Outcome, is_filtered: bool) -> Report<()> {
+    if is_filtered && !outcome.healthy {
+        outcome.message.push_str(FILTERED);
+    }
     if outcome.healthy {
         let again = RECHECK.saturating_sub(outcome.age);
         Report::with(Verdict::yes(API_HEALTHY, outcome.message), ()).after(again)
@@ -67,13 +77,38 @@ fn report(outcome: Outcome) -> Report<()> {
 
 #[cfg(test)]
 mod tests {
+    use glance_api::conditions::reasons::HEALTH_CHECK_TIMEOUT;
+
     use super::*;
 
     #[test]
     fn a_repeated_answer_does_not_put_the_next_question_off() {
         let mut outcome = Outcome::healthy("http://images.openstack.svc.cluster.local:9292");
-        assert_eq!(report(outcome.clone()).requeue, Some(RECHECK));
+        assert_eq!(report(outcome.clone(), true).requeue, Some(RECHECK));
         outcome.age = Duration::from_secs(29);
-        assert_eq!(report(outcome).requeue, Some(Duration::from_secs(31)));
+        assert_eq!(
+            report(outcome, false).requeue,
+            Some(Duration::from_secs(31))
+        );
+    }
+
+    #[test]
+    fn a_policy_that_may_keep_the_probe_out_is_named_with_what_to_do() {
+        let message = |is_filtered| {
+            let outcome = Outcome {
+                healthy: false,
+                reason: HEALTH_CHECK_TIMEOUT,
+                message: "health check timed out".to_owned(),
+                age: Duration::ZERO,
+            };
+            report(outcome, is_filtered).verdict.unwrap().message
+        };
+        assert_eq!(message(false), "health check timed out");
+        let told = message(true);
+        assert!(told.starts_with("health check timed out; the probe comes from the API server"));
+        assert!(told.contains("spec.networkPolicy"), "{told}");
+        // Where it answers there is nothing to explain.
+        let healthy = report(Outcome::healthy("u"), true).verdict.unwrap();
+        assert_eq!(healthy.message, "Glance API is responding at u");
     }
 }

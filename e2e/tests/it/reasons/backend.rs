@@ -2,12 +2,17 @@
 
 use anyhow::Result;
 use e2e::{
+    bed::run,
     doubles::status::Behaviour,
-    expect::condition,
+    expect::{Wanted, always, condition},
     fleet::Fleet,
     kinds,
+    patience::seconds,
+    registration::ACCOUNT,
     scenario::{external_secret, mariadb},
 };
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 
 use super::stage::{Stage, holds, later, on_hub_and_target, says, soon};
 
@@ -131,4 +136,84 @@ async fn a_backend_says_what_it_waits_for_from_before_its_glance_to_after_it(
     )
     .await?;
     says(&backend, soon(), NOT_ALL).await
+}
+
+/// A right that goes is no news about the credentials: told where it is missed, and no store leaves the pods for it.
+#[test]
+fn credentials_that_may_not_be_read_any_more_are_told_and_their_store_stays() {
+    run(async |fleet: &'static Fleet| {
+        let stage = Stage::open(fleet, "withheld", "edge-1").await?;
+        let scenario = stage.scenario("images").backend("store", true);
+        let scenario = scenario.backend("archive", false);
+        stage.site.apply(&scenario).await?;
+        let (glance, archive) = (stage.glance("images"), stage.site.backend("archive"));
+        glance.is_ready(later()).await?;
+        holds(&archive, later(), ("Ready", "AllReady")).await?;
+        let before = stage.live(kinds::DEPLOYMENT, "images").await?;
+
+        withhold_secrets(&stage).await?;
+        let keys = [("access-key-id", "AKIA2"), ("secret-access-key", "two")];
+        stage.secret("archive-credentials", &keys).await?;
+        let lost = Wanted::of(CREDENTIALS)
+            .status("False")
+            .reason("ReconcileError");
+        let unread = "secrets \"archive-credentials\" is forbidden";
+        archive.condition(later(), lost.message(unread)).await?;
+        let waits = Wanted::of("BackendsReady")
+            .status("False")
+            .reason("WaitingForBackends");
+        let stays = "the last good configuration stays";
+        glance.condition(later(), waits.message(stays)).await?;
+        glance.condition(later(), waits.message(unread)).await?;
+        let deployment = stage.child(kinds::DEPLOYMENT, "images")?;
+        always(seconds(3), "the stores of the pods", async || {
+            let now = deployment.get().await?;
+            let now = now.and_then(|now| now.metadata.generation);
+            anyhow::ensure!(now == before.metadata.generation, "generation {now:?}");
+            Ok(())
+        })
+        .await?;
+
+        // Given back, the new key arrives.
+        stage.site.kubeconfig(stage.children()?).await?;
+        holds(&archive, seconds(60), (CREDENTIALS, "CredentialsAvailable")).await?;
+        deployment
+            .satisfies(later(), "to mount the new key", |now| {
+                let rolled = now.metadata.generation > before.metadata.generation;
+                rolled.then_some(()).ok_or_else(|| "it does not".to_owned())
+            })
+            .await?;
+        glance.is_ready(later()).await?;
+        Ok(())
+    });
+}
+
+/// Takes the right to read Secrets away, not the one to watch them.
+async fn withhold_secrets(stage: &Stage) -> Result<()> {
+    let granted = stage.children()?.any(
+        "rbac.authorization.k8s.io/v1",
+        "Role",
+        Some(stage.namespace()),
+    );
+    let name = format!("{}-{ACCOUNT}", stage.site.access_namespace());
+    let mut rules = granted.get(&name).await?.data["rules"].clone();
+    let of_secrets = |rule: &&mut serde_json::Value| {
+        let resources = rule["resources"].as_array().cloned().unwrap_or_default();
+        resources.iter().any(|resource| resource == "secrets")
+    };
+    for rule in rules
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter(of_secrets)
+    {
+        if let Some(verbs) = rule["verbs"].as_array_mut() {
+            verbs.retain(|verb| verb != "get");
+        }
+    }
+    let patch = Patch::Merge(json!({ "rules": rules }));
+    granted
+        .patch(&name, &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `BackendsReady`, and what waits for a first default backend.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use e2e::{fleet::Fleet, kinds, scenario::backend};
 
 use super::stage::{Stage, holds, later, on_hub_and_target, says, soon};
@@ -80,8 +80,20 @@ async fn a_glance_without_a_usable_default_says_which_backends_it_waits_for(
     stage.hub().apply(&backend(ns, "images", "c", true)).await?;
     stage.secret("c-credentials", &keys).await?;
     let several = "More than one attached, credential-ready backend is marked isDefault (a, c); \
-                   exactly one is required";
+                   exactly one is required; until then changes of the configuration in the spec wait";
     says(&glance, soon(), (TYPE, "NoDefaultBackend", several)).await?;
+    // The pods go on with what they mount. When that is lost, nothing replaces it.
+    let deployment = stage.live(kinds::DEPLOYMENT, "images").await?;
+    let volumes = &deployment.data["spec"]["template"]["spec"]["volumes"];
+    let mut names = volumes.as_array().into_iter().flatten();
+    let map = names.find_map(|volume| volume.pointer("/configMap/name")?.as_str());
+    let map = map.context("no ConfigMap is mounted")?;
+    stage.delete(kinds::CONFIG_MAP, map).await?;
+    let lost = format!(
+        "{several}; of the last good configuration there is no more ConfigMap {map}, so pods that start anew do not \
+         get up"
+    );
+    says(&glance, soon(), (TYPE, "NoDefaultBackend", &lost)).await?;
     stage
         .hub()
         .apply(&backend(ns, "images", "c", false))

@@ -5,11 +5,13 @@ use glance_api::{
     conditions::{
         CREDENTIALS_READY,
         reasons::{
-            NO_DEFAULT_BACKEND, TARGET_CLUSTER_UNAVAILABLE, WAITING_FOR_BACKENDS,
+            NO_DEFAULT_BACKEND, RECONCILE_ERROR, TARGET_CLUSTER_UNAVAILABLE, WAITING_FOR_BACKENDS,
             WAITING_FOR_PARENT,
         },
     },
 };
+
+use kube::ResourceExt;
 
 use crate::pipeline::report::Verdict;
 
@@ -31,20 +33,47 @@ pub fn is_undetermined(backend: &GlanceBackend) -> bool {
         .any(|condition| {
             condition.type_ == CREDENTIALS_READY
                 && !condition.is_true()
-                && [TARGET_CLUSTER_UNAVAILABLE, WAITING_FOR_PARENT]
-                    .contains(&condition.reason.as_str())
+                && [
+                    TARGET_CLUSTER_UNAVAILABLE,
+                    WAITING_FOR_PARENT,
+                    RECONCILE_ERROR,
+                ]
+                .contains(&condition.reason.as_str())
         })
 }
 
-/// The condition while a backend could not be looked at; its controller does so again now that the cluster is there.
-pub fn unknown(backend: &str) -> Verdict {
+/// The condition while a backend could not be looked at; its controller does so again, at the latest when the cluster
+/// is there.
+pub fn unknown(backend: &GlanceBackend) -> Verdict {
+    let failed = backend
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .find(|condition| {
+            condition.type_ == CREDENTIALS_READY && condition.reason == RECONCILE_ERROR
+        });
+    let why = failed.map_or(
+        "not looked at while its cluster or this Glance was out of reach",
+        |condition| condition.message.as_str(),
+    );
     Verdict::no(
         WAITING_FOR_BACKENDS,
         format!(
-            "Waiting for backends: {backend} (not looked at while its cluster or this Glance was out of reach); the \
-             last good configuration stays"
+            "Waiting for backends: {} ({why}); the last good configuration stays",
+            backend.name_any()
         ),
     )
+}
+
+/// What there is to add while running pods keep the last good configuration; `gone` is what of it nobody has any more.
+pub fn kept(gone: &[String]) -> String {
+    let mut text = "; until then changes of the configuration in the spec wait".to_owned();
+    if !gone.is_empty() {
+        text.push_str("; of the last good configuration there is no more ");
+        text.push_str(&gone.join(" and no more "));
+        text.push_str(", so pods that start anew do not get up");
+    }
+    text
 }
 
 /// The condition when not exactly one of the usable backends is the default.
@@ -73,6 +102,7 @@ mod tests {
     #[case::missing("False", "WaitingForCredentials", false, false)]
     #[case::cluster_out_of_reach("False", "TargetClusterUnavailable", false, true)]
     #[case::parent_unseen("False", "WaitingForParent", false, true)]
+    #[case::unreadable("False", "ReconcileError", false, true)]
     fn what_could_not_be_looked_at_is_neither_usable_nor_missing(
         #[case] status: &str,
         #[case] reason: &str,
