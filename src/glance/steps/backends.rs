@@ -33,18 +33,19 @@ use crate::{
     },
     hash::ContentHash,
     names::Family,
-    oslo::stores::{
-        self, ACCESS_KEY_ID, Backends, Credentials, SECRET_ACCESS_KEY, SecretPlace, Section,
-        StoreFault,
-    },
+    oslo::stores::{ACCESS_KEY_ID, Backends, SECRET_ACCESS_KEY},
     pipeline::{
         notice::Notice,
         report::{ErrorKind, Report, StepError, Verdict},
     },
 };
 
+mod detached;
+mod section;
 mod standing;
 
+use detached::{detached, going, mounted_sections};
+use section::{Fault, section};
 pub use standing::{is_credential_ready, is_undetermined};
 
 /// The data keys of a credentials Secret, fixed by contract.
@@ -317,58 +318,6 @@ async fn remembered(target: &Target, inputs: &str) -> Result<Option<Outcome>, St
     Ok(intact.then_some(outcome))
 }
 
-/// Why a backend has no section.
-enum Fault {
-    /// Its credentials may not be read.
-    Unreadable(String),
-    /// It cannot be rendered as it is.
-    Wrong(String),
-}
-
-/// One section, or the fault that keeps this backend out.
-async fn section(
-    glance: &Glance,
-    target: &Target,
-    backend: &GlanceBackend,
-) -> Result<Result<Section, Fault>, StepError> {
-    let Some(s3) = &backend.spec.s3 else {
-        return Ok(Err(Fault::Wrong(StoreFault::NoS3.to_string())));
-    };
-    let name = &s3.credentials_secret_ref.name;
-    let unreadable = |cause: String| {
-        let fault = StoreFault::Unreadable {
-            namespace: target.namespace().to_owned(),
-            name: name.clone(),
-            cause,
-        };
-        Ok(Err(Fault::Wrong(fault.to_string())))
-    };
-    let payload = match target.payload(name).await {
-        Ok(Some(payload)) => payload,
-        Ok(None) => return unreadable(format!("secrets \"{name}\" not found")),
-        Err(error) if error.kind == ErrorKind::Forbidden => {
-            return Ok(Err(Fault::Unreadable(error.message)));
-        }
-        Err(error) => return Err(error),
-    };
-    let place = SecretPlace {
-        namespace: target.namespace(),
-        name,
-    };
-    let bytes = |key: &str| payload.get(key).map(ExposeSecret::expose_secret);
-    Ok(Credentials::read(place, bytes)
-        .and_then(|credentials| {
-            stores::section(
-                &backend.name_any(),
-                &backend.spec,
-                target.namespace(),
-                &credentials,
-                &glance.spec.open_stack_release,
-            )
-        })
-        .map_err(|fault| Fault::Wrong(fault.to_string())))
-}
-
 async fn write(
     target: &Target,
     backends: &Backends,
@@ -398,64 +347,4 @@ async fn write(
             .learn_sections(&live.uid().unwrap_or_default(), sections);
     }
     Ok(name)
-}
-
-/// The stores the running pods have, as far as we know.
-async fn mounted_sections(target: &Target) -> Result<BTreeSet<String>, StepError> {
-    let Some(deployment) = target.child(&DEPLOYMENT, &target.owner.name).await? else {
-        return Ok(BTreeSet::new());
-    };
-    let (_, Some(secret)) = volumes::mounted(&deployment.data) else {
-        return Ok(BTreeSet::new());
-    };
-    let live = target.child(&SECRET, secret).await?;
-    Ok(live
-        .and_then(|live| target.view.ledger.sections(&live.uid()?))
-        .unwrap_or_default())
-}
-
-/// The stores that pods still have and that no backend stands for any more.
-fn going(before: &BTreeSet<String>, attached: &[Arc<GlanceBackend>]) -> Vec<String> {
-    before
-        .iter()
-        .filter(|store| !attached.iter().any(|backend| backend.name_any() == **store))
-        .cloned()
-        .collect()
-}
-
-/// Images of a store that goes away answer errors: worth one event. `told` has those that had theirs, by line.
-fn detached(going: &[String], told: &str) -> Vec<Notice> {
-    going
-        .iter()
-        .filter(|store| !told.lines().any(|known| known == *store))
-        .map(|store| {
-            Notice::warning(
-                events::GLANCE_BACKEND_DETACHED,
-                format!(
-                    "Backend {store} is no longer attached; images that are only in this store cannot be downloaded until a backend of the same name is attached again"
-                ),
-            )
-            .unrepeatable()
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_that_goes_is_told_once_however_long_its_pods_take() {
-        let before = BTreeSet::from(["first".to_owned(), "second".to_owned()]);
-        let going = going(&before, &[]);
-        assert_eq!(going, ["first", "second"]);
-        assert_eq!(detached(&going, "").len(), 2);
-        let told = going[..1].join("\n");
-        let news = detached(&going, &told);
-        assert_eq!(news.len(), 1);
-        assert!(news[0].message.starts_with("Backend second is no longer"));
-        assert!(detached(&going, &going.join("\n")).is_empty());
-        // Its name may come to life again, and go again.
-        assert_eq!(detached(&going, "").len(), 2);
-    }
 }
