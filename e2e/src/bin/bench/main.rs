@@ -102,7 +102,8 @@ async fn bench() -> Result<bool> {
     for target in fleet.targets() {
         site.register(target.name()).await?;
     }
-    let operator = site.operator().await?;
+    // As in a pod: the chart's limit of half a processor makes the runtime start one worker.
+    let operator = site.operator().await?.env("TOKIO_WORKER_THREADS", "1");
     let mut table = Table::default();
     let binary = operator::binary()?;
     #[allow(clippy::cast_precision_loss, reason = "millions of bytes")]
