@@ -6,7 +6,9 @@ use glance_api::keys::annotations::{POD_SPEC_HASH, SCHEMA_KEY};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::jobs::{ATTEMPT, CONNECTION_KEY, DATABASE_KEY, MigrationJob, RETRY_KEY, work};
+use super::jobs::{
+    ATTEMPT, CONNECTION_KEY, DATABASE_KEY, MigrationJob, ORIGIN_KEY, RETRY_KEY, work,
+};
 use crate::external::is_true;
 
 /// The pause after the first attempt that failed for good.
@@ -97,7 +99,10 @@ pub fn judge(live: Option<&Value>, ours: bool, wanted: &MigrationJob, moment: Mo
             outcome: Outcome::Complete,
             ..
         }) => {
-            if is_same_schema(job, wanted) && !is_of_another_database(job, wanted) {
+            if is_same_schema(job, wanted)
+                && is_of_same_origin(job, wanted)
+                && !is_of_another_database(job, wanted)
+            {
                 Verdict::Complete
             } else {
                 Verdict::CompleteStale
@@ -259,6 +264,12 @@ fn is_same_schema(job: &Value, wanted: &MigrationJob) -> bool {
         Some(key) => key == wanted.keys().schema,
         None => wanted.takes_over() && work(job) == wanted.work(),
     }
+}
+
+/// Whether the Job says nothing else of its schema than what is wanted. A Job from before it said anything is believed:
+/// an update of the operator repeats no migration.
+fn is_of_same_origin(job: &Value, wanted: &MigrationJob) -> bool {
+    annotation(job, ORIGIN_KEY).is_none_or(|then| then == wanted.keys().origin)
 }
 
 /// Whether the Job ran in a database that has gone since: the one in its place is empty. A Job that does not say is
@@ -446,6 +457,18 @@ mod tests {
         let failed = ended(first.object(4), "Failed");
         let fresh = Verdict::FailedStale { attempt: 1 };
         assert_eq!(verdict(&failed, &second), fresh);
+    }
+
+    #[test]
+    fn an_update_of_the_operator_repeats_no_migration_of_which_less_was_known() {
+        let wanted = wanted("c");
+        let mut job = ended(wanted.object(1), "Complete");
+        assert_eq!(verdict(&job, &wanted), Verdict::Complete);
+        job["metadata"]["annotations"][ORIGIN_KEY] = json!("port 3307");
+        assert_eq!(verdict(&job, &wanted), Verdict::CompleteStale);
+        let all = job["metadata"]["annotations"].as_object_mut();
+        all.unwrap().remove(ORIGIN_KEY);
+        assert_eq!(verdict(&job, &wanted), Verdict::Complete);
     }
 
     #[test]

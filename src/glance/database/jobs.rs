@@ -20,12 +20,14 @@ pub const CONNECTION_KEY: &str = "cobaltcore.c5c3.io/connection-key";
 /// On a migration Job: the `MariaDB` and the `Database` it ran in, by their UIDs. Beside the other keys, since a Job from
 /// before this one, or of another operator, does not have it.
 pub const DATABASE_KEY: &str = "cobaltcore.c5c3.io/database-uid";
+/// On a migration Job: what else tells one schema from another, in words. Beside the other keys for the same reason.
+pub const ORIGIN_KEY: &str = "cobaltcore.c5c3.io/schema-origin";
 /// On a migration Job: how many Jobs of the same retry key there have been, this one included.
 pub const ATTEMPT: &str = "cobaltcore.c5c3.io/attempt";
 
 /// Pods per Job: the first and four more.
 const BACKOFF_LIMIT: u32 = 4;
-/// The port that the keys do not name, so that those of earlier versions of this operator hold.
+/// The port that is not worth a word.
 const USUAL_PORT: i32 = 3306;
 /// Where the image keeps its metadata definitions; it ships no `/etc/glance`.
 const METADEFS: &str = "/var/lib/openstack/etc/glance/metadefs";
@@ -78,6 +80,8 @@ pub struct Keys {
     pub retry: String,
     /// The database connection alone.
     pub connection: String,
+    /// What decides the schema as well and `schema` does not name, which has to outlive versions of this operator.
+    pub origin: String,
 }
 
 /// The Job for `migration`.
@@ -120,6 +124,7 @@ pub fn migration_job(
         retry: sha256_hex(format!("{template_key}\n{}\n{button}", inputs.dsn_digest)),
         connection: sha256_hex(inputs.dsn_digest),
         schema: schema_key(spec, id, migration, &command),
+        origin: origin(spec, migration),
         template: template_key,
     };
     let mut object = json!({
@@ -133,6 +138,7 @@ pub fn migration_job(
                 (SCHEMA_KEY): keys.schema,
                 (RETRY_KEY): keys.retry,
                 (CONNECTION_KEY): keys.connection,
+                (ORIGIN_KEY): keys.origin,
                 (ATTEMPT): "1",
             },
         },
@@ -162,7 +168,6 @@ fn schema_key(
     lines.extend_from_slice(command);
     lines.push(database_host(spec, id.namespace));
     lines.push(spec.database.database.clone());
-    lines.extend(port(spec));
     if let Some((tls, _)) = defaults::database_tls(&spec.database) {
         lines.push(tls.ca_bundle_secret_ref.name.clone());
         lines.extend(
@@ -172,8 +177,14 @@ fn schema_key(
         );
     }
     lines.push(migration.transition());
-    lines.extend(moving_release(spec).filter(|_| migration == Migration::Sync));
     sha256_hex(lines.join("\n"))
+}
+
+/// What the schema key does not name.
+fn origin(spec: &GlanceSpec, migration: Migration<'_>) -> String {
+    let release = moving_release(spec).filter(|_| migration == Migration::Sync);
+    let words: Vec<_> = port(spec).into_iter().chain(release).collect();
+    words.join(", ")
 }
 
 /// The port of a server that is not ours, unless it is the usual one: behind another port is another database.
@@ -400,7 +411,6 @@ mod tests {
     #[rstest]
     #[case::image(json!({ "image": { "tag": "2025.2-p1" } }))]
     #[case::host(json!({ "database": { "host": "other.example.com" } }))]
-    #[case::port(json!({ "database": { "port": 3307 } }))]
     #[case::schema(json!({ "database": { "database": "other" } }))]
     #[case::tls(json!({ "database": { "tls": { "caBundleSecretRef": { "name": "ca" } } } }))]
     fn what_decides_the_schema_is_a_reason_to_repeat_it(#[case] patch: Value) {
@@ -410,6 +420,30 @@ mod tests {
                 .clone()
         };
         assert_ne!(keys(&json!({})).schema, keys(&patch).schema);
+    }
+
+    #[rstest]
+    #[case::port(json!({ "database": { "port": 3307 } }), "port 3307")]
+    #[case::moving(json!({ "image": { "tag": "latest" } }), "release 2025.2")]
+    fn what_earlier_versions_did_not_look_at_leaves_their_key_as_it_was(
+        #[case] patch: Value,
+        #[case] origin: &str,
+    ) {
+        let keys = |patch: &Value| {
+            job(&specimen::with(patch), Migration::Sync, INPUTS)
+                .keys()
+                .clone()
+        };
+        let told = keys(&patch);
+        assert_eq!(told.origin, origin);
+        assert_eq!(keys(&json!({})).origin, "");
+        let image = json!({ "image": patch["image"] });
+        let other = if patch["image"].is_null() {
+            keys(&json!({}))
+        } else {
+            keys(&image)
+        };
+        assert_eq!(told.schema, other.schema);
     }
 
     #[test]
@@ -425,31 +459,31 @@ mod tests {
 
     #[test]
     fn an_upgrade_under_a_tag_that_moves_is_a_reason_to_sync_and_under_one_that_tells_is_none() {
-        let schema = |image: Value, release: &str| {
+        let origin = |image: Value, release: &str| {
             let patch = json!({ "image": image, "openStackRelease": release });
             let glance = specimen::with(&patch);
-            job(&glance, Migration::Sync, INPUTS).keys().schema.clone()
+            job(&glance, Migration::Sync, INPUTS).keys().origin.clone()
         };
         let moving = json!({ "tag": "latest" });
-        assert_ne!(schema(moving.clone(), "2025.2"), schema(moving, "2026.1"));
+        assert_ne!(origin(moving.clone(), "2025.2"), origin(moving, "2026.1"));
         for told in [
             json!({ "tag": "2025.2-p1" }),
             json!({ "tag": null, "digest": "sha256:ab" }),
         ] {
-            assert_eq!(schema(told.clone(), "2025.2"), schema(told, "2026.1"));
+            assert_eq!(origin(told.clone(), "2025.2"), origin(told, "2026.1"));
         }
     }
 
     #[test]
     fn the_usual_port_and_that_of_a_managed_server_are_no_reason_to_repeat_a_sync() {
-        let schema = |database: Value| {
+        let origin = |database: Value| {
             let glance = specimen::with(&json!({ "database": database }));
-            job(&glance, Migration::Sync, INPUTS).keys().schema.clone()
+            job(&glance, Migration::Sync, INPUTS).keys().origin.clone()
         };
-        assert_eq!(schema(json!({})), schema(json!({ "port": 3306 })));
+        assert_eq!(origin(json!({})), origin(json!({ "port": 3306 })));
         let managed =
             |port: u16| json!({ "host": null, "clusterRef": { "name": "db" }, "port": port });
-        assert_eq!(schema(managed(3306)), schema(managed(3307)));
+        assert_eq!(origin(managed(3306)), origin(managed(3307)));
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod standing;
 
 use detached::{detached, going, mounted_sections};
 use section::{Fault, section};
+use standing::is_unreadable;
 pub use standing::{is_credential_ready, is_undetermined};
 
 /// The data keys of a credentials Secret, fixed by contract.
@@ -101,13 +102,7 @@ pub async fn reconcile(
         .filter_map(|backend| Some(backend.spec.s3.as_ref()?.host.clone()))
         .collect();
     let hosts: Vec<_> = hosts.into_iter().collect();
-    let unknown = attached.iter().find(|backend| is_undetermined(backend));
-    if let Some(unknown) = unknown
-        && target
-            .child(&DEPLOYMENT, &target.owner.name)
-            .await?
-            .is_some()
-    {
+    if let Some(unknown) = undetermined(target, &attached).await? {
         // No store is taken out of the pods for that.
         let projection = Projection {
             rendered: None,
@@ -150,6 +145,28 @@ pub async fn reconcile(
     )
     .notices(skipped)
     .notices(news))
+}
+
+/// A backend that could not be looked at, where running pods may have its store.
+async fn undetermined<'a>(
+    target: &Target,
+    attached: &'a [Arc<GlanceBackend>],
+) -> Result<Option<&'a GlanceBackend>, StepError> {
+    let mut unknown = attached.iter().filter(|backend| is_undetermined(backend));
+    let Some(first) = unknown.next() else {
+        return Ok(None);
+    };
+    let deployment = target.child(&DEPLOYMENT, &target.owner.name).await?;
+    if deployment.is_none() {
+        return Ok(None);
+    }
+    let mounted = mounted_sections(target).await?;
+    // A store that pods never had is no reason to hold up all others; without a word on what they have, any may be theirs.
+    let holds = |backend: &&Arc<GlanceBackend>| {
+        !is_unreadable(backend) || mounted.is_empty() || mounted.contains(&backend.name_any())
+    };
+    let found = std::iter::once(first).chain(unknown).find(holds);
+    Ok(found.map(Arc::as_ref))
 }
 
 /// Adds what a projection that renders nothing means for pods that run already.

@@ -99,10 +99,7 @@ fn is_made(glance: &Glance) -> bool {
         .conditions
         .iter()
         .find(|condition| condition.type_ == DATABASE_READY);
-    said.is_some_and(|said| match said.reason.as_str() {
-        CLUSTER_NOT_READY => status.installed_release.is_some(),
-        reason => reason != RECONCILE_ERROR,
-    })
+    said.is_some_and(|said| ![CLUSTER_NOT_READY, RECONCILE_ERROR].contains(&said.reason.as_str()))
 }
 
 fn cache(spec: &GlanceSpec, at: &Path, f: &mut Findings) {
@@ -310,7 +307,7 @@ mod tests {
 
     #[rstest]
     #[case::waits_for_its_server("ClusterNotReady", Value::Null, true)]
-    #[case::lost_its_server("ClusterNotReady", json!("2025.2"), false)]
+    #[case::names_a_server_that_is_not_there("ClusterNotReady", json!("2025.2"), true)]
     #[case::is_being_made("WaitingForDatabase", Value::Null, false)]
     #[case::an_edit_that_got_past("ReconcileError", json!("2025.2"), true)]
     fn what_was_not_made_can_be_corrected(

@@ -73,6 +73,22 @@ async fn edited_and_taken_back(stage: &Stage, children: &Cluster) -> Result<()> 
     holds(&glance, later(), (TYPE, "DatabaseSynced")).await?;
     glance.is_ready(later()).await?;
     assert_eq!(connection(stage).await?, wanted);
+
+    // A MariaDB that is not there is no way out either.
+    let cluster =
+        |name: &str| json!({ "spec": { "database": { "clusterRef": { "name": name } } } });
+    stage
+        .patch(kinds::GLANCE, "images", cluster("nowhere"))
+        .await?;
+    let stays = "MariaDB cluster \"nowhere\" is not ready: the database is \"glance\" on MariaDB \"mariadb\" \
+                 and pods stay with it; set spec.database back";
+    says(&glance, later(), (TYPE, "ClusterNotReady", stays)).await?;
+    assert_eq!(connection(stage).await?, wanted);
+    stage
+        .patch(kinds::GLANCE, "images", cluster("mariadb"))
+        .await?;
+    glance.is_ready(later()).await?;
+    assert_eq!(connection(stage).await?, wanted);
     let database = stage.live(kinds::DATABASE, "images").await?;
     assert_eq!(database.data["spec"]["name"], "glance");
     Ok(())

@@ -2,6 +2,7 @@
 
 use glance_api::{
     backend::GlanceBackend,
+    common::Condition,
     conditions::{
         CREDENTIALS_READY,
         reasons::{
@@ -42,17 +43,25 @@ pub fn is_undetermined(backend: &GlanceBackend) -> bool {
         })
 }
 
-/// The condition while a backend could not be looked at; its controller does so again, at the latest when the cluster
-/// is there.
-pub fn unknown(backend: &GlanceBackend) -> Verdict {
-    let failed = backend
+/// Whether looking at them failed.
+pub fn is_unreadable(backend: &GlanceBackend) -> bool {
+    failed(backend).is_some()
+}
+
+fn failed(backend: &GlanceBackend) -> Option<&Condition> {
+    backend
         .status
         .iter()
         .flat_map(|status| &status.conditions)
         .find(|condition| {
             condition.type_ == CREDENTIALS_READY && condition.reason == RECONCILE_ERROR
-        });
-    let why = failed.map_or(
+        })
+}
+
+/// The condition while a backend could not be looked at; its controller does so again, at the latest when the cluster
+/// is there.
+pub fn unknown(backend: &GlanceBackend) -> Verdict {
+    let why = failed(backend).map_or(
         "not looked at while its cluster or this Glance was out of reach",
         |condition| condition.message.as_str(),
     );

@@ -14,10 +14,10 @@ use crate::{
         kinds::{DATABASE, GRANT, MARIADB, USER},
     },
     glance::{
-        database::mariadb::{other_place, provisioning},
+        database::mariadb::{Place, other_place, provisioning},
         steps::deployment::identity,
     },
-    pipeline::report::{REQUEUE_DATABASE, REQUEUE_NOW, Report, StepError, Verdict},
+    pipeline::report::{ErrorKind, REQUEUE_DATABASE, REQUEUE_NOW, Report, StepError, Verdict},
 };
 
 const NOT_READY: &str = "MariaDB Database CR is not ready";
@@ -45,23 +45,28 @@ pub async fn reconcile(glance: &Glance, target: &Target) -> Result<Provisioned, 
         );
         return Ok(waiting(CLUSTER_NOT_READY, message));
     }
+    let live = target.child(&DATABASE, &target.owner.name).await?;
+    let elsewhere = live.and_then(|live| other_place(&live.data, &glance.spec.database));
     let state = target
         .input_state(&MARIADB, Some(target.namespace()), &wanted.cluster)
         .await?;
     if state != InputState::Ready {
-        return Ok(waiting(CLUSTER_NOT_READY, not_ready));
+        let message = match &elsewhere {
+            Some(place) => format!("{not_ready}: {}", set_back(place)),
+            None => not_ready,
+        };
+        return Ok(waiting(CLUSTER_NOT_READY, message));
     }
-    let live = target.child(&DATABASE, &target.owner.name).await?;
-    let elsewhere = live.and_then(|live| other_place(&live.data, &glance.spec.database));
     // The user does not need the database, only the grant needs both: one wait instead of two.
     let applied = target.apply(&DATABASE, wanted.database).await;
     let database = applied.map_err(|error| match &elsewhere {
-        Some(place) => error.context(&format!(
-            "the database is {:?} on MariaDB {:?} and pods stay with it; set spec.database back",
-            place.database, place.cluster
-        )),
+        Some(place) => error.context(&set_back(place)),
         None => error,
     })?;
+    if let Some(place) = other_place(&database.data, &glance.spec.database) {
+        // Accepted, and put back by somebody.
+        return Err(StepError::new(ErrorKind::Refused, set_back(&place)));
+    }
     if elsewhere.is_some() {
         // It did move. The URL is still that of the old place.
         let verdict = Verdict::no(WAITING_FOR_DATABASE, NOT_READY);
@@ -112,6 +117,14 @@ async fn not_served(target: &Target, login: bool) -> Vec<String> {
         }
     }
     missing
+}
+
+/// What is said while the spec is not where the database is.
+fn set_back(place: &Place) -> String {
+    format!(
+        "the database is {:?} on MariaDB {:?} and pods stay with it; set spec.database back",
+        place.database, place.cluster
+    )
 }
 
 fn waiting(reason: &'static str, message: impl Into<String>) -> Provisioned {
