@@ -47,10 +47,6 @@ const GAP: Duration = Duration::from_secs(1);
 /// What the last event gets to be written on a stop.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// The same when the lease was lost. A healthy API server needs a tenth of it, and the process ends at once: nothing else
-/// can be written in this time, since every other client of it asks [`Leadership::write_until`] before it sends.
-const LAST_WORD_OF_A_LOSER: Duration = Duration::from_millis(250);
-
 /// How long a lease lasts and how often it is renewed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timings {
@@ -232,9 +228,8 @@ impl LeaderElection {
     /// Takes part until `stop`, then gives the lease back; the returned future completes
     /// after that. `connect` is called on the elector's own runtime.
     ///
-    /// When the lease is lost, `on_lost` is called from the elector's thread as soon as the
-    /// event about it is written, or could not be for a quarter of a second: it should end
-    /// the process, for another one may be writing already.
+    /// When the lease is lost, `on_lost` is called at once from the elector's thread: it
+    /// should end the process, for another one may be writing already.
     pub fn start(
         self,
         connect: impl FnOnce() -> kube::Result<Client> + Send + 'static,
@@ -253,11 +248,9 @@ impl LeaderElection {
             let writing = tokio::spawn(writer.run(client.clone()));
             let elector = Elector::new(self, client, ballot, events.clone());
             let result = elector.run(stop).await;
-            let last_word = match result {
-                Ok(()) => LAST_WORD,
-                Err(_) => LAST_WORD_OF_A_LOSER,
-            };
-            events.flush(last_word).await;
+            if result.is_ok() {
+                events.flush(LAST_WORD).await;
+            }
             writing.abort();
             result
         };

@@ -85,8 +85,8 @@ impl Elector {
                 Ok(until) => valid_until = until,
                 Err(error) => {
                     self.end_term();
+                    // No event: the process ends at once, for what is sent already may not arrive any later.
                     tracing::error!("leader election lost");
-                    self.announce("stopped leading");
                     return Err(error);
                 }
             }
