@@ -326,8 +326,12 @@ async fn abort(
         job::check_current(ctx, glance).await?;
     }
     let pods = job::pods(target, &jobs).await?;
+    // The expand Job last: it tells that the contract Job is of an earlier upgrade.
+    let others = live.len() > 1;
     for job in &live {
-        job::delete(target, job, pods.is_some()).await?;
+        if !(others && job.metadata.name.as_ref() == Some(&expand)) {
+            job::delete(target, job, pods.is_some()).await?;
+        }
     }
     let at_work = pods.is_some_and(|pods| pods.iter().any(job::is_at_work));
     if !live.is_empty() || at_work {
