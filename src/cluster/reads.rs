@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, api::ListParams, core::DynamicObject};
+use kube::{
+    Api,
+    api::{ListParams, ObjectList},
+    core::{DynamicObject, PartialObjectMeta},
+};
 use target_registry::{Kind, Pages, Readiness};
 
 use super::{Target, inputs::metadata_only, ownership::Claim};
@@ -106,15 +110,21 @@ impl Target {
         )
     }
 
+    /// One page of a list of the CR's namespace.
+    pub(super) async fn metadata_page(
+        &self,
+        kind: &Kind,
+        params: ListParams,
+    ) -> Result<ObjectList<PartialObjectMeta<DynamicObject>>, kube::Error> {
+        self.api(kind).list_metadata(&params).await
+    }
+
     async fn list_metadata(&self, kind: &Kind) -> Result<Vec<Arc<DynamicObject>>, StepError> {
-        let fetch = |params: ListParams| {
-            let api = self.api(kind);
-            async move { api.list_metadata(&params).await }
-        };
         let mut pages = Pages::new(ListParams::default().limit(PAGE));
         let mut all = Vec::new();
         loop {
-            let page = pages.next(fetch).await.map_err(|error| {
+            let page = pages.next(|params| self.metadata_page(kind, params));
+            let page = page.await.map_err(|error| {
                 StepError::from(error).context(&format!(
                     "listing {}s in {}",
                     kind.kind,

@@ -157,11 +157,8 @@ impl Target {
         let mut found = Vec::new();
         let mut restarted = false;
         loop {
-            let fetch = |params: ListParams| {
-                let api = self.api(&kind);
-                async move { api.list_metadata(&params).await }
-            };
-            let page = match pages.next(fetch).await {
+            let page = pages.next(|params| self.metadata_page(&kind, params));
+            let page = match page.await {
                 Ok(Some(page)) => page,
                 Ok(None) => return Ok(found),
                 // Not served: nothing can be there.

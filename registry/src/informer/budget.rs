@@ -29,6 +29,11 @@ impl Budget {
         }
     }
 
+    /// Whether there is a limit at all.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit < usize::MAX
+    }
+
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }

@@ -113,7 +113,9 @@ impl Inner {
     pub(super) fn fold(&self, mut object: DynamicObject, source: Source) -> Folded {
         let kept = (self.spec.keep)(&object);
         (self.spec.reduce)(&mut object);
-        let weight = if kept { weight(&object) } else { 0 };
+        // Nobody asks what the objects of the hub weigh.
+        let is_asked = kept && self.budget.is_limited();
+        let weight = if is_asked { weight(&object) } else { 0 };
         let fits = source == Source::Observed || self.budget.has_room(weight);
         let object = Arc::new(object);
         let known = self.change(|store| {

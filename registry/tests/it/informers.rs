@@ -378,11 +378,11 @@ fn quiet(payload: Payload) -> InformerSpec {
 
 #[tokio::test]
 async fn a_list_that_is_too_long_for_one_page_is_read_in_smaller_ones() {
-    let fake = full(100, 100_000);
+    let fake = full(60, 75_000);
     let target = target(&fake, None).await;
     let informer = target.informer(quiet(Payload::Metadata));
     synced(&informer).await;
-    assert_eq!(informer.list(None).len(), 100);
+    assert_eq!(informer.list(None).len(), 60);
 }
 
 #[tokio::test]

@@ -86,6 +86,18 @@ fn policy(hub: &Fake, spec: &Value, status: &Value) {
     hub.put(resource, "clusters", "blue", rest);
 }
 
+/// A hub whose registration leads to another cluster than an earlier process has seen.
+async fn led_elsewhere() -> (Fake, Fake, Process) {
+    let (hub, blue) = (hub(), Fake::start());
+    policy(&hub, &json!({}), &json!({"clusterUID": "another"}));
+    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
+    let process = Process::start(&hub);
+    process
+        .until(State::Rejected, Some(Cause::IdentityChanged))
+        .await;
+    (hub, blue, process)
+}
+
 /// A token of a service account that was issued now.
 fn token(number: u8, seconds: i64) -> String {
     let now = Timestamp::now().as_second();
@@ -132,13 +144,7 @@ async fn a_grant_and_a_pause_hold_from_the_first_moment_on() {
 
 #[tokio::test]
 async fn where_a_name_has_led_outlives_the_process() {
-    let (hub, blue) = (hub(), Fake::start());
-    policy(&hub, &json!({}), &json!({"clusterUID": "another"}));
-    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
-    let process = Process::start(&hub);
-    process
-        .until(State::Rejected, Some(Cause::IdentityChanged))
-        .await;
+    let (hub, blue, process) = led_elsewhere().await;
     let uid = format!("uid-of-{}", blue.url);
     policy(
         &hub,
@@ -196,13 +202,7 @@ async fn who_may_not_ask_who_answers_forgets_nothing() {
 
 #[tokio::test]
 async fn what_was_withdrawn_is_not_used_when_somebody_approves_of_where_it_led() {
-    let (hub, blue) = (hub(), Fake::start());
-    policy(&hub, &json!({}), &json!({"clusterUID": "another"}));
-    hub.register("blue", "true", &[("kubeconfig", &blue.kubeconfig("good"))]);
-    let process = Process::start(&hub);
-    process
-        .until(State::Rejected, Some(Cause::IdentityChanged))
-        .await;
+    let (hub, blue, process) = led_elsewhere().await;
     hub.register("blue", "true", &[]);
     process
         .until(State::Rejected, Some(Cause::KubeconfigInvalid))
