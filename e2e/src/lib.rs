@@ -34,6 +34,7 @@ pub mod line;
 pub mod operator;
 pub mod pages;
 pub mod patience;
+pub mod policy;
 pub mod ports;
 pub mod process;
 pub mod progress;

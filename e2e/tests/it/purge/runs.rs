@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use e2e::{
-    bed::run, cluster::Cluster, expect::eventually, fleet::Fleet, kinds, patience::seconds,
+    bed::run, cluster::Cluster, expect::eventually, fleet::Fleet, kinds, patience::seconds, policy,
     site::Site,
 };
 use kube::{
@@ -150,34 +150,16 @@ fn runs_on_schedule_are_counted_once_whichever_operator_sees_them() {
 
 /// Keeps anybody from noting Jobs on the Glances of a namespace.
 fn forbidding(namespace: &str) -> [Value; 2] {
-    let name = format!("{namespace}-notes");
-    let api = "admissionregistration.k8s.io/v1";
     let expression = "!has(object.metadata.annotations) || object.metadata.annotations.all(key, \
                       !key.endsWith('-job-uid') || (has(oldObject.metadata.annotations) && key in \
                       oldObject.metadata.annotations && oldObject.metadata.annotations[key] == \
                       object.metadata.annotations[key]))";
-    [
-        json!({
-            "apiVersion": api, "kind": "ValidatingAdmissionPolicy",
-            "metadata": { "name": name },
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
-                    "resourceRules": [{
-                        "apiGroups": ["glance.openstack.c5c3.io"], "apiVersions": ["*"],
-                        "operations": ["UPDATE"], "resources": ["glances"],
-                    }],
-                },
-                "validations": [{ "expression": expression, "message": "no notes", "reason": "Forbidden" }],
-            },
-        }),
-        json!({
-            "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": { "name": name },
-            "spec": { "policyName": name, "validationActions": ["Deny"] },
-        }),
-    ]
+    let rule = json!({
+        "apiGroups": ["glance.openstack.c5c3.io"], "apiVersions": ["*"],
+        "operations": ["UPDATE"], "resources": ["glances"],
+    });
+    let name = format!("{namespace}-notes");
+    policy::forbidding(&name, namespace, &rule, expression, "no notes")
 }
 
 async fn enforced(hub: &Cluster, life: &Life<'_>, namespace: &str) -> Result<()> {

@@ -8,6 +8,7 @@ use e2e::{
     fleet::Fleet,
     kinds,
     patience::seconds,
+    policy,
 };
 use serde_json::{Value, json};
 
@@ -98,34 +99,12 @@ async fn forbidden_then_invalid(stage: &Stage, policy: &[Value]) -> Result<()> {
 
 /// A policy that allows no disruption budget in a namespace, and its binding.
 fn forbidding(namespace: &str) -> [Value; 2] {
+    let rule = json!({
+        "apiGroups": ["policy"], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["poddisruptionbudgets"],
+    });
     let name = format!("{namespace}-none");
-    let api = "admissionregistration.k8s.io/v1";
-    [
-        json!({
-            "apiVersion": api, "kind": "ValidatingAdmissionPolicy",
-            "metadata": { "name": name },
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "namespaceSelector": { "matchLabels": {
-                        "kubernetes.io/metadata.name": namespace,
-                    } },
-                    "resourceRules": [{
-                        "apiGroups": ["policy"], "apiVersions": ["v1"],
-                        "operations": ["CREATE"], "resources": ["poddisruptionbudgets"],
-                    }],
-                },
-                "validations": [{
-                    "expression": "false", "message": "not here", "reason": "Forbidden",
-                }],
-            },
-        }),
-        json!({
-            "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": { "name": name },
-            "spec": { "policyName": name, "validationActions": ["Deny"] },
-        }),
-    ]
+    policy::forbidding(&name, namespace, &rule, "false", "not here")
 }
 
 async fn an_object_of_somebody_else_is_left_alone_and_named(

@@ -1,7 +1,7 @@
 //! `DatabaseReady` after an edit that no managed database can follow, where no webhook refused it.
 
 use anyhow::{Context as _, Result};
-use e2e::{bed::run, cluster::Cluster, expect::eventually, fleet::Fleet, kinds};
+use e2e::{bed::run, cluster::Cluster, expect::eventually, fleet::Fleet, kinds, policy};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -104,30 +104,12 @@ async fn connection(stage: &Stage) -> Result<String> {
 
 /// What the webhooks of the `MariaDB` operator insist on, in one namespace.
 fn immutable(namespace: &str) -> [Value; 2] {
-    let name = format!("{namespace}-fixed");
-    let api = "admissionregistration.k8s.io/v1";
     let expression = "object.spec.name == oldObject.spec.name && \
                       object.spec.mariaDbRef.name == oldObject.spec.mariaDbRef.name";
-    [
-        json!({
-            "apiVersion": api, "kind": "ValidatingAdmissionPolicy",
-            "metadata": { "name": name },
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
-                    "resourceRules": [{
-                        "apiGroups": ["k8s.mariadb.com"], "apiVersions": ["*"],
-                        "operations": ["UPDATE"], "resources": ["databases"],
-                    }],
-                },
-                "validations": [{ "expression": expression, "message": "immutable", "reason": "Forbidden" }],
-            },
-        }),
-        json!({
-            "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": { "name": name },
-            "spec": { "policyName": name, "validationActions": ["Deny"] },
-        }),
-    ]
+    let rule = json!({
+        "apiGroups": ["k8s.mariadb.com"], "apiVersions": ["*"],
+        "operations": ["UPDATE"], "resources": ["databases"],
+    });
+    let name = format!("{namespace}-fixed");
+    policy::forbidding(&name, namespace, &rule, expression, "immutable")
 }
